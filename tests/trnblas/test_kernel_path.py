@@ -82,6 +82,7 @@ def test_every_kernel_is_reached_by_some_case():
     [
         *((case, torch.float32) for case in REAL + ADJOINTS[::4]),
         *((case, torch.bfloat16) for case in REAL[::4]),
+        *((case, torch.float16) for case in REAL[1::4]),
     ],
     ids=lambda value: getattr(value, "name", str(value)),
 )

@@ -2,7 +2,7 @@
 
 Layout   that of GEMM for each matrix of the batch
 Limits   a and b are (batch, rows, columns), one of them may be a matrix shared by the whole
-         batch; float32 or bfloat16, all operands of one dtype; batch and extents at least 1
+         batch; float32 or 16 bits, all operands of one dtype; batch and extents at least 1
 Cost     the products of the batch, small matrices several to a transfer; a shared operand is read
          once from HBM when its block with the
          whole contraction fits in SBUF

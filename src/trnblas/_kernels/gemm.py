@@ -2,7 +2,7 @@
 
 Layout   the contraction on partitions: ``trans_a`` and not ``trans_b`` need no transpose; other
          operands are loaded in rows of 4 KiB and transposed on chip, tile by tile, once per load
-Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one dtype; alpha and beta
+Limits   2-D, each extent at least 1; float32 or 16 bits, all operands of one dtype; alpha and beta
          are compile-time numbers; a, b and c are not modified. Ragged edges are sliced.
 Cost     M/128 * K/128 * N/512 products; HBM bytes of the tiling, the fewest possible while one
          operand and a tile of the other fit in SBUF

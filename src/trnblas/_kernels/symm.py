@@ -2,7 +2,7 @@
 
 Layout   sym(a) is its own transpose, so tiles of the stored triangle are loaded without a
          transpose on either side; the others are their mirror images, transposed on chip
-Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one dtype; the other
+Limits   2-D, each extent at least 1; float32 or 16 bits, all operands of one dtype; the other
          triangle is never used
 Cost     the products of a GEMM; at most its HBM bytes, and half of those of ``a`` when all of ``a``
          stays in SBUF

@@ -3,7 +3,7 @@
 Layout   the contraction on partitions, as in GEMM; one panel serves both sides of the product.
          Tiles on and above the diagonal are computed; each is stored, transposed on chip and
          stored again in its mirror place.
-Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one dtype; alpha and beta
+Limits   2-D, each extent at least 1; float32 or 16 bits, all operands of one dtype; alpha and beta
          are compile-time numbers. The product part is symmetric to the last bit; c need not be.
 Cost     (t + 1) / (2 t) of GEMM's products for t = M/512, and (T + 1) / (2 T) of the columns that
          they stream for T = M/128; HBM bytes of ``syrk_tiling``, each operand once when it fits

@@ -45,7 +45,7 @@ def syrk_tiling(
     Args:
         size: Rows and columns of the result, at least 1.
         depth: K, at least 1.
-        dtype: ``"float32"`` or ``"bfloat16"``.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
         generation: As in ``gemm_tiling``.
         layout: ``"rows"`` if no operand is transposed on chip.
         operands: 2 for SYR2K, a sum of two products. GEMMT uses the same blocks: it also holds

@@ -5,7 +5,7 @@ rows of B on its own side of the diagonal, so it overwrites its row of B in SBUF
 in an order in which every row of B is read before it is overwritten.
 
 Layout   B, then the result, in a (128, blocks, columns) panel in SBUF (see ``triangular``)
-Limits   A and B of one type, float32 or bfloat16; sums in float32, one rounding into the result.
+Limits   A and B of one type, float32 or 16 bits; sums in float32, one rounding into the result.
          NaN in B propagates to its dependents and to the other rows of its block of 128 (on the
          right, columns)
 Cost     order n, m columns, b = n / 128: b (b + 1) / 2 products of 128 by 128 by m. Each panel of B

@@ -8,7 +8,7 @@ the sum growing in PSUM over the rows already solved; see ``triangular_inverse``
 
 Layout   a (128, blocks, columns) float32 panel in SBUF, first B, of which rows become those of X
 Limits   order up to 18,432: inverses and a panel of at least 128 columns share 144 KiB per
-         partition. float32 or bfloat16, all work in float32, one rounding into X. A NaN or
+         partition. float32 or 16 bits, all work in float32, one rounding into X. A NaN or
          infinity in B propagates to its dependents and to the other rows of its block of 128 (on
          the right, columns). A zero on the diagonal makes X not finite; no error is raised
 Cost     order n, m columns, b = n / 128: b (b - 1) / 2 products of A's blocks and b of inverses,

@@ -4,7 +4,7 @@ Layout   a block row on stationary columns, 128 of its rows at a time; the colum
          blocks, concatenated, on partitions in chunks of 128; the dense operand's columns move
 Reuse    a panel of the dense operand stays in SBUF while its rows fit, loaded at first use; else
          each block row loads its own rows
-Limits   any block size, any shape (edges are sliced); float32 or bfloat16, sums in float32; the
+Limits   any block size, any shape (edges are sliced); float32 or 16 bits, sums in float32; the
          last bank of columns has more than one, the caller adds one of zeros
 Cost     per stored block of 128 one transpose and a product of 128 by 128 by N; DMA bytes of
          stored blocks, once per panel, and of rows of the dense operand that they touch

@@ -7,7 +7,7 @@ element that is screened out has no effect.
 
 Layout   rows of the matrix on stationary columns, its columns on partitions; the dense operand
          moves
-Limits   any shape, edges are sliced; float32 or bfloat16, bounds in the same; bounds are not
+Limits   any shape, edges are sliced; float32 or 16 bits, bounds in the same; bounds are not
          negative; the last bank of columns has more than one, the caller adds one of zeros
 Cost     per tile used one transpose and a product; three more Vector passes if it is masked
 Lever    the set of tiles is a compile-time argument, so skipped ones are free; the mask is

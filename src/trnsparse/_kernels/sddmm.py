@@ -5,7 +5,7 @@ It is the gradient of a sparse product by the entries of its sparse operand.
 Layout   by rows: 128 entries on partitions, the rows of both factors gathered by indirect DMA,
          multiplied and summed along the free axis. In blocks: the factors transposed on chip, their
          columns on partitions in chunks of 128, one product per chunk and block, summed in PSUM
-Limits   float32 or bfloat16, sums in float32; by rows any shape; in blocks whole blocks (the caller
+Limits   float32 or 16 bits, sums in float32; by rows any shape; in blocks whole blocks (the caller
          pads) of at least 2
 Cost     by rows: two gathers and two Vector passes per 128 entries; in blocks: one product of 128
          by 128 by 128 for each 128 columns of the factors, and a transpose of every row used

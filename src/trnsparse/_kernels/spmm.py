@@ -11,7 +11,7 @@ Segments  rows are sorted by length, so that the s-th entries of 128 rows are on
           partition. No product with zeros; indirect DMA stores rows in their original order
 
 Layout   dense columns on the free axis, up to 2048 at a time
-Limits   any shape and any lengths of rows; float32 or bfloat16, sums in float32; the last bank of
+Limits   any shape and any lengths of rows; float32 or 16 bits, sums in float32; the last bank of
          columns has more than one, the caller adds one of zeros. With one-hot, a NaN or an
          infinity in a gathered row reaches the other 127 rows, with segments only its own
 Cost     one-hot: nnz / 128 chunks; segments: the longest row of each 128, sorted. Each is one

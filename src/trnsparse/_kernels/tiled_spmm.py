@@ -7,7 +7,7 @@ Layout   tiles with the matrix's columns on partitions, in the order of rows of 
          operand's rows on partitions, its columns move
 Reuse    a panel of the dense operand stays in SBUF while its rows fit, loaded at first use; else
          each tile loads its own rows
-Limits   any shape, edges are zeros of the tiles; float32 or bfloat16, sums in float32; the last
+Limits   any shape, edges are zeros of the tiles; float32 or 16 bits, sums in float32; the last
          bank of columns has more than one, the caller adds one of zeros. A NaN or an infinity in
          a row of the dense operand reaches all rows of the tiles that touch it
 Cost     per tile one product of 128 by 128 by N and its bytes, once per panel

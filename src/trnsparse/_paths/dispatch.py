@@ -19,7 +19,7 @@ from trnsparse._products.row_products import RowMatrix, csr_product, sampled_pro
 from trnsparse._products.screened import screened_product
 from trnsparse._products.tiles import plan_product
 
-TILED = (torch.float32, torch.bfloat16)
+TILED = (torch.float32, torch.bfloat16, torch.float16)
 """Dtypes of the kernels."""
 
 kernels_wanted = LIBRARY.kernels_wanted

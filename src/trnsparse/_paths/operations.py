@@ -21,7 +21,7 @@ from trnsparse._products.block_products import block_product, cut, sampled_block
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
 from trnsparse._products.screened import screened_product
 
-_DTYPES = ("float32", "bfloat16", "int32", "int64")
+_DTYPES = ("float32", "bfloat16", "float16", "int32", "int64")
 
 
 def _operation(name: str, **declaration: Any) -> Operation:
@@ -317,5 +317,6 @@ SCREENED_SPMM = _operation(
     backward=_screened_backward,
     jvp=_screened_jvp,
     autocast="lower",
+    dtypes=_DTYPES,
     flops=_screened_flops,
 )

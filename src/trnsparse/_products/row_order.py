@@ -15,7 +15,7 @@ from trnsci.core.tiles.hardware import BANK, CORES, ITEMSIZE, TILE, Core, resolv
 
 Array = npt.NDArray[np.int64]
 
-_PASSES = {"float32": 4, "bfloat16": 1}
+_PASSES = {"float32": 4, "bfloat16": 1, "float16": 1}
 """Passes of the Tensor engine over moving columns."""
 
 PANEL = 4 * BANK

@@ -5,7 +5,7 @@
 Layout   x is the stationary operand of the first product, 128 of k at a time for each l, so that t
          has k on partitions, where the second product contracts. t is its moving operand if the
          result has r or l last, else its stationary one
-Limits   float32 or bfloat16, all operands of one dtype, extents at least 1; y, c and t of one block
+Limits   float32 or 16 bits, all operands of one dtype, extents at least 1; y, c and t of one block
          of l fit in SBUF (``chain_block``). x has d, k and l in any order but with d last
 Cost     the products of both contractions; every operand is read once, t never leaves the chip
 Lever    fusion: the intermediate is not written to HBM; y and c stay in SBUF; several l

@@ -4,7 +4,7 @@ Layout   each operand is (batch, x, y) or (x, batch, y), where x and y are its t
          columns and depth, in either order; so is the result. No operand is permuted in HBM:
          a batch between rows and columns is a stride of the load, and an operand with the
          contraction last is transposed on chip
-Limits   extents at least 1; float32 or bfloat16, both operands of one dtype
+Limits   extents at least 1; float32 or 16 bits, both operands of one dtype
 Cost     the products of the batch, and the HBM bytes of the tiling
 Lever    reuse in SBUF, accumulation in PSUM, one launch for all of the batch; a result with its
          columns first is the product of the operands in reverse order, so no transpose is needed

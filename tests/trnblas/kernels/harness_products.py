@@ -13,7 +13,11 @@ import nkisim
 from nkisim.language import psum, sbuf
 from trnsci.core.numbers.conversions import read_only_array_of
 
-DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+DTYPES = {
+    "float32": np.dtype(np.float32),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float16": np.dtype(np.float16),
+}
 
 
 def values(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:

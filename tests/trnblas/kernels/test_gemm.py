@@ -83,6 +83,8 @@ def test_product(shape, dtype):
     [
         ("float32", (200, 137, 400), (False, False)),
         ("bfloat16", (129, 257, 513), (False, True)),
+        ("float16", (129, 257, 513), (False, True)),
+        ("float16", (130, 70, 1), (True, False)),
         ("float32", (131, 300, 1), (True, True)),
         ("bfloat16", (1, 300, 131), (True, False)),
     ],

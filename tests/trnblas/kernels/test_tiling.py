@@ -177,7 +177,7 @@ def test_plan_of_a_column_is_that_of_the_row_it_is_computed_as():
 def test_plan_takes_torch_dtypes_and_names_what_it_refuses():
     torch = pytest.importorskip("torch")
     assert plan_gemm(64, 64, 64, torch.bfloat16).tiling.dtype == "bfloat16"
-    with pytest.raises(DTypeError, match="plan_gemm: dtype must be float32 or bfloat16, got torch"):
+    with pytest.raises(DTypeError, match="dtype must be float32 or bfloat16 or float16, got torch"):
         plan_gemm(64, 64, 64, torch.float64)
     with pytest.raises(
         ShapeError, match="plan_gemm: M, N and K must be at least 1, got 0, 4 and 4"

@@ -33,7 +33,7 @@ def test_every_combination_of_flags(flags, shape):
 
 
 @each_case("generation", GENERATIONS)
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", ["float32", "bfloat16", "float16"])
 @each_case("flags", FLAGS[::5])
 def test_every_generation(generation, flags, dtype):
     assert_multiplied(200, 150, flags, dtype=dtype, generation=generation)
@@ -53,7 +53,7 @@ def test_columns_around_a_strip(columns, left):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("flags", FLAGS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_large_products(flags, dtype):
     assert_multiplied(1000, 700, flags, dtype=dtype)
 

@@ -86,6 +86,7 @@ def test_more_columns_than_a_panel_has(left):
 @each_case("flags", [(True, True, False, False), (False, False, False, True)])
 def test_bfloat16_is_rounded_once(flags, generation):
     assert_solved(193, 70, flags, dtype="bfloat16", generation=generation)
+    assert_solved(130, 70, flags, dtype="float16", generation=generation)
 
 
 def test_identity_on_the_right_gives_the_inverse():
@@ -163,7 +164,7 @@ def batch(count, order, columns, left, dtype="float32"):
 
 
 @each_case("flags", FLAGS[1::4])
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", ["float32", "bfloat16", "float16"])
 def test_batches_with_a_matrix_each(flags, dtype):
     left, upper, _, unit = flags
     a, b = batch(3, 140, 9, left, dtype)

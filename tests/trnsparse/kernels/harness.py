@@ -12,7 +12,11 @@ import nkisim
 from nkisim.language import sbuf
 
 GENERATIONS = ("gen2", "gen3", "gen4")
-DTYPES = {"float32": np.dtype(np.float32), "bfloat16": np.dtype(ml_dtypes.bfloat16)}
+DTYPES = {
+    "float32": np.dtype(np.float32),
+    "bfloat16": np.dtype(ml_dtypes.bfloat16),
+    "float16": np.dtype(np.float16),
+}
 
 
 def values(*shape: int, dtype: str = "float32", seed: int = 0) -> np.ndarray:

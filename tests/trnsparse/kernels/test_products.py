@@ -67,7 +67,7 @@ def check_blocks(m, n, size, columns, generation, dtype="float32"):
 
 
 @each_case("generation", GENERATIONS)
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", ["float32", "bfloat16", "float16"])
 def test_blocks_on_every_generation(generation, dtype):
     check_blocks(300, 260, 128, 70, generation, dtype)
 
@@ -150,7 +150,7 @@ def segment_operands(problem):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_rows_on_every_generation(generation, dtype):
     problem = row_problem(140, 90, 20, 0.05, dtype, heavy=True)
     for result in both_ways(problem, generation):
@@ -228,7 +228,7 @@ def test_work_grows_with_entries_and_not_with_columns():
 
 
 @each_case("generation", GENERATIONS)
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", ["float32", "bfloat16", "float16"])
 def test_sampled_on_every_generation(generation, dtype):
     _, _, rows, places, _, _ = row_problem(130, 90, 2, 0.1)
     c, d = values(130, 70, dtype=dtype), values(90, 70, dtype=dtype, seed=1)
@@ -309,7 +309,7 @@ def check_screened(m, n, columns, cutoff, generation, dtype="float32"):
 
 
 @pytest.mark.parametrize("generation", GENERATIONS)
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
 def test_screened_on_every_generation(generation, dtype):
     kept = check_screened(300, 260, 70, 0.5, generation, dtype)
     assert [len(row) for row in kept] == [0, 3, 3]  # small bounds are skipped, row by row

@@ -34,7 +34,7 @@ def tiled(problem):
 
 
 @each_case("generation", GENERATIONS)
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", ["float32", "bfloat16", "float16"])
 def test_tiles_on_every_generation(generation, dtype):
     problem = row_problem(300, 270, 70, 0.001, dtype, heavy=True)
     compare(run(tiled_spmm, generation, *tiled(problem)), problem[0], problem[-1])

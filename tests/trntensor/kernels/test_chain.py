@@ -63,6 +63,7 @@ def test_tiles_and_one_more_or_less(extents, out_order):
     sizes = dict(zip(SIZES, extents, strict=True))
     check("dkl", out_order, sizes, "gen2")
     check("dkl", out_order, sizes, "gen4", torch.bfloat16)
+    check("dkl", out_order, sizes, "gen3", torch.float16)
 
 
 def test_nothing_between_the_products_travels():

@@ -65,6 +65,7 @@ def test_tiles_and_one_more_or_less(i, k):
 @pytest.mark.parametrize("columns", [511, 513])
 def test_banks_and_one_more_or_less(columns):
     check("bik,bkj->bij", {"b": 2, "i": 4, "j": columns, "k": 6}, "gen4", torch.bfloat16)
+    check("bik,bkj->bij", {"b": 2, "i": 4, "j": columns, "k": 6}, "gen2", torch.float16)
 
 
 @each_case("shape", list(itertools.product((1, 3), repeat=4)))

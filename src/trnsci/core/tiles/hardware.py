@@ -17,7 +17,7 @@ TILE = 128
 BANK = 512
 """Float32 columns of one PSUM bank; also the maximum of moving columns of one product."""
 
-ITEMSIZE = {"float32": 4, "bfloat16": 2}
+ITEMSIZE = {"float32": 4, "bfloat16": 2, "float16": 2}
 """Bytes of an element, by the dtypes that products accept."""
 
 Generation = Literal["gen2", "gen3", "gen4"]
@@ -65,14 +65,18 @@ CORES: dict[str, Core] = {
         1.12,
         64,
         0,
-        {"float32": 16 * 64 / 1.12, "bfloat16": 16 * 64 / 1.12},
+        dict.fromkeys(ITEMSIZE, 16 * 64 / 1.12),
         272.0,
         gather_ns=1000.0,
         transposes_on_tensor=False,
         fast_vector=False,
     ),
-    "gen3": Core(212_984, 2.4, 0.96, 8, 100, {"float32": 168.0, "bfloat16": 62.0}, 368.0),
-    "gen4": Core(245_752, 2.4, 1.2, 8, 100, {"float32": 84.0, "bfloat16": 31.0}, 528.0),
+    "gen3": Core(
+        212_984, 2.4, 0.96, 8, 100, {"float32": 168.0, "bfloat16": 62.0, "float16": 62.0}, 368.0
+    ),
+    "gen4": Core(
+        245_752, 2.4, 1.2, 8, 100, {"float32": 84.0, "bfloat16": 31.0, "float16": 31.0}, 528.0
+    ),
 }
 
 SMALLEST_SBUF = min(core.sbuf_bytes for core in CORES.values())

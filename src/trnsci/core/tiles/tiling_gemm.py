@@ -111,7 +111,7 @@ def gemm_tiling(
         rows: M, at least 1 like all sizes.
         columns: N.
         depth: K.
-        dtype: ``"float32"`` or ``"bfloat16"``.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``.
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None uses the
             environment's target, or the times of gen3 with a tiling that fits every generation.
         a_layout: Position of the contraction in the left operand: ``"columns"`` normally,

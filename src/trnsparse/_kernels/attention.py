@@ -106,11 +106,17 @@ def attention(
         g = h * groups // heads
         if resident and h * groups % heads < groups:
             cache = new_cache(k, v, tiles)
+        tops = nl.ndarray((TILE, len(rows)), dtype=nl.float32, buffer=nl.sbuf)
+        totals = nl.ndarray((TILE, len(rows)), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.memset(dst=tops, value=0.0)
+        nisa.memset(dst=totals, value=1.0)
+        unit = 1.0 if bias is not None else signed(scale)[1]
         for r in range(len(rows)):
             row, first, last, offset = rows[r]
             sections = row_sections(blocks, h, row, row_count, keys)
             if len(sections) == 0:
-                store_nothing(out, logs, h, first, last)
+                store_nothing(out, h, first, last)
+                nisa.memset(dst=totals[0 : last - first, r : r + 1], value=LEAST_TOTAL)
                 continue
             q_t = transposed_queries(q, h, first, last, signed(scale)[0])
             state = None
@@ -121,13 +127,12 @@ def attention(
                 else:
                     keys_t, values, runs, slots = loaded(k, v, g, section)
                 scores = scores_of(q_t, keys_t, runs, section.width, d)
-                unit = signed(scale)[1]
                 if bias is not None:
-                    scores = with_bias(scores, section, bias, offset, unit)
-                    unit = 1.0
+                    scores = with_bias(scores, section, bias, offset, signed(scale)[1])
                 add_tables(scores, section, tables, table_tiles, offset)
                 state = add_section(state, scores, values, slots, unit, masked)
-            store_rows(out, logs, h, first, state, unit, masked)
+            store_rows(out, h, first, state, tops[0:TILE, r : r + 1], totals[0:TILE, r : r + 1])
+        store_logs(logs, h, rows, tops, totals, unit)
     return out, logs
 
 
@@ -318,45 +323,46 @@ def scale_and_add(tile: Tile, factor: Tile, term: Tile) -> None:
     )
 
 
-def store_rows(
-    out: Tile, logs: Tile, h: int, first: int, state: State | None, unit: float, masked: bool
-) -> None:
-    """Write weighted values divided by their total weight, and its logarithm."""
+def store_rows(out: Tile, h: int, first: int, state: State | None, top: Tile, total: Tile) -> None:
+    """Write weighted values divided by their total weight; keep the statistics in two columns."""
     assert state is not None
     rows, dv = state.mixed.shape
     last = first + rows
-    total = column(rows)
+    top, total = top[0:rows, 0:1], total[0:rows, 0:1]
+    nisa.tensor_copy(dst=top, src=state.top)
     nisa.tensor_scalar(dst=total, data=state.total, op0=nl.maximum, operand0=LEAST_TOTAL)
     share = column(rows)
     nisa.reciprocal(dst=share, data=total)
     result = nl.ndarray((rows, dv), dtype=out.dtype, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=result, data=state.mixed, op0=nl.multiply, operand0=share)
     nisa.dma_copy(dst=out[h, first:last, 0:dv], src=result)
-    log = column(rows)
-    nisa.activation(dst=log, op=nl.log, data=total)
+
+
+def store_logs(
+    logs: Tile, h: int, rows: list[tuple[int, int, int, int]], tops: Tile, totals: Tile, unit: float
+) -> None:
+    """Write the logarithms of the total weights of a head.
+
+    They are taken at once, since Scalar loads a table for them and another for exponentials.
+    """
+    log = nl.ndarray(tops.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=log, op=nl.log, data=totals)
     nisa.scalar_tensor_tensor(
-        dst=log, data=state.top, op0=nl.multiply, operand0=unit, op1=nl.add, operand1=log
+        dst=log, data=tops, op0=nl.multiply, operand0=unit, op1=nl.add, operand1=log
     )
-    if masked:
-        nothing = column(rows)
-        nisa.tensor_scalar(
-            dst=nothing,
-            data=state.total,
-            op0=nl.less,
-            operand0=0.5,
-            op1=nl.multiply,
-            operand1=HIDDEN,
-        )
-        nisa.tensor_tensor(dst=log, data1=log, data2=nothing, op=nl.add)
-    nisa.dma_copy(dst=logs[h, first:last, 0:1], src=log)
+    # A weight of at least about 1 belongs to the largest score, unless all are hidden.
+    nothing = nl.ndarray(tops.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(
+        dst=nothing, data=totals, op0=nl.less, operand0=0.5, op1=nl.multiply, operand1=HIDDEN
+    )
+    nisa.tensor_tensor(dst=log, data1=log, data2=nothing, op=nl.add)
+    for r in range(len(rows)):
+        _, first, last, _ = rows[r]
+        nisa.dma_copy(dst=logs[h, first:last, 0:1], src=log[0 : last - first, r : r + 1])
 
 
-def store_nothing(out: Tile, logs: Tile, h: int, first: int, last: int) -> None:
+def store_nothing(out: Tile, h: int, first: int, last: int) -> None:
     """Write the result of queries without blocks."""
-    rows, dv = last - first, out.shape[2]
-    zeros = nl.ndarray((rows, dv), dtype=out.dtype, buffer=nl.sbuf)
+    zeros = nl.ndarray((last - first, out.shape[2]), dtype=out.dtype, buffer=nl.sbuf)
     nisa.memset(dst=zeros, value=0.0)
-    nisa.dma_copy(dst=out[h, first:last, 0:dv], src=zeros)
-    log = column(rows)
-    nisa.memset(dst=log, value=HIDDEN)
-    nisa.dma_copy(dst=logs[h, first:last, 0:1], src=log)
+    nisa.dma_copy(dst=out[h, first:last, 0 : out.shape[2]], src=zeros)

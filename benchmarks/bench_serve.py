@@ -5,7 +5,8 @@
 
 The seconds of commands are processor time, the least of some runs. A check by a child of the warm
 process is compared with the same check in this process, in turns; each checks a text that is new to
-it, as an editor's is: unchanged files are cached in a process.
+it, as an editor's is: unchanged files are cached in a process. Between them is a pause, as between
+saves.
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ EXAMPLES = """def nkisim_examples():
 """
 
 ROUNDS = 5
+PAUSE = 0.3
 
 
 def processor_seconds(arguments: list[str]) -> float:
@@ -108,7 +110,10 @@ def warm_ratio(server: Server, path: Path, rounds: int = 25) -> tuple[float, flo
         with redirect_stdout(io.StringIO()):
             commands.main(line, standalone_mode=False)
 
-    pairs = [(seconds(lambda: server.run(line)), seconds(in_process)) for _ in range(rounds)]
+    pairs = []
+    for _ in range(rounds):
+        time.sleep(PAUSE)
+        pairs.append((seconds(lambda: server.run(line)), seconds(in_process)))
     warm, inside = zip(*pairs[2:], strict=True)
     return statistics.median(warm), statistics.median(inside)
 

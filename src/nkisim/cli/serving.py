@@ -12,7 +12,7 @@ from nkisim.serve.requests import Server
 
 def warm_server() -> Server:
     """Return the server whose children run this command line."""
-    return Server("nkisim.cli.group:main", "nkisim.cli.warm")
+    return Server("nkisim.cli.group:main", "nkisim.cli.warm:rehearse")
 
 
 @commands.command()

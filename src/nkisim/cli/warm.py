@@ -1,7 +1,4 @@
-"""Imported once by the process whose forks run commands: what every request would import.
-
-The kernel below is checked and profiled, so that forks find the caches of the simulator filled.
-"""
+"""Imported once by the process whose forks run commands: what every request would import."""
 
 import io
 from contextlib import redirect_stderr, redirect_stdout
@@ -44,9 +41,14 @@ def nkisim_examples() -> list[Any]:
     return [(_softmax, (array, array))]
 
 
+def rehearse() -> None:
+    """Check and profile the kernel of this file, as requests do with theirs."""
+    with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
+        for command in ("check", "profile"):
+            commands.main([command, __file__, "--format", "json"], standalone_mode=False)
+
+
 all_rules()
 compile_all()
-with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
-    for command in ("check", "profile"):
-        commands.main([command, __file__, "--format", "json"], standalone_mode=False)
+with redirect_stdout(io.StringIO()):
     commands.main(["rules", "psum"], standalone_mode=False)

@@ -8,6 +8,7 @@ import gc
 import io
 import json
 import os
+import select
 import signal
 import socket
 import sys
@@ -20,49 +21,74 @@ from typing import Any, NoReturn
 from nkisim.judging.child import Limits
 from nkisim.rewriting import SourceText, drafts
 
+Command = Callable[[Sequence[str]], None]
 
-def warm_process(descriptor: str, command: str, warm: str) -> None:
-    """Fork for each request, until the process that sends them has gone."""
+_IDLE = 0.05
+"""Seconds without a request after which the next child rehearses; in a burst none does."""
+
+
+def warm_process(descriptor: str, command: str, rehearsal: str) -> None:
+    """Keep a child ready for the next request, until the process that sends them has gone."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to the whole group
     control = socket.socket(fileno=int(descriptor))
-    run = _function(command)
-    import_module(warm)
+    run, rehearse = _function(command), _function(rehearsal)
+    rehearse()
     gc.collect()
     gc.freeze()  # a collection would write to memory that the forks share
     children: set[int] = set()
-    while True:
-        message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
-        children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
-        if not message:
-            break
+    message = b"f"
+    while message:
+        mine, other = socket.socketpair()
         pid = os.fork()
         if pid == 0:
             control.close()
-            signal.signal(signal.SIGINT, signal.default_int_handler)
-            _serve(socket.socket(fileno=descriptors[0]), run)
+            mine.close()
+            _await_request(other, run, rehearse)
         children.add(pid)
-        os.close(descriptors[0])
+        other.close()
+        with mine:
+            message, descriptors, _, _ = socket.recv_fds(control, 1, 1)
+            with contextlib.suppress(OSError):  # it was ended from outside: no answer comes
+                socket.send_fds(mine, [message], descriptors)
+        for received in descriptors:
+            os.close(received)
+        children = {pid for pid in children if os.waitpid(pid, os.WNOHANG) == (0, 0)}
     for pid in children:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
 
 
+def _await_request(channel: socket.socket, run: Command, rehearse: Callable[[], None]) -> NoReturn:
+    """Run the request that comes, in a process to which most of the memory was copied before."""
+    try:
+        os.setsid()  # on a time-out the parent kills the whole process group
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        if not select.select([channel], [], [], _IDLE)[0]:
+            rehearse()
+        message, descriptors, _, _ = socket.recv_fds(channel, 1, 1)
+        channel.close()
+        if message:
+            _serve(socket.socket(fileno=descriptors[0]), run)
+    finally:
+        os._exit(0)
+
+
 def spawned(descriptor: str, command: str) -> None:
     """Run one request in this process."""
+    if hasattr(os, "setsid"):
+        os.setsid()
     _serve(socket.socket(fileno=int(descriptor)), _function(command))
 
 
-def _function(command: str) -> Callable[[Sequence[str]], None]:
-    module, _, name = command.partition(":")
-    found: Callable[[Sequence[str]], None] = getattr(import_module(module), name)
+def _function(path: str) -> Callable[..., None]:
+    module, _, name = path.partition(":")
+    found: Callable[..., None] = getattr(import_module(module), name)
     return found
 
 
-def _serve(channel: socket.socket, command: Callable[[Sequence[str]], None]) -> NoReturn:
+def _serve(channel: socket.socket, command: Command) -> NoReturn:
     """Run a request with stdout and stderr in files, send them, and end the process."""
     try:
-        if hasattr(os, "setsid"):
-            os.setsid()  # on a time-out the parent kills the whole process group
         channel.sendall(b"%d\n" % os.getpid())
         faulthandler.enable(file=channel.fileno())
         with channel.makefile("rb") as lines:
@@ -74,9 +100,7 @@ def _serve(channel: socket.socket, command: Callable[[Sequence[str]], None]) -> 
         os._exit(0)  # what the checked files registered for the end of a process does not run
 
 
-def _answer(
-    command: Callable[[Sequence[str]], None], arguments: Sequence[str], texts: Mapping[str, str]
-) -> dict[str, Any]:
+def _answer(command: Command, arguments: Sequence[str], texts: Mapping[str, str]) -> dict[str, Any]:
     """Return the exit status of a command line, and what it printed."""
     sources = {Path(path): SourceText(text, "utf-8", b"") for path, text in texts.items()}
     status: Any = 0

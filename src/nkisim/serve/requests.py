@@ -2,7 +2,9 @@
 
 The warm process imports nkisim once, has no threads and runs no code of users. Each request runs in
 a fork of it, or in a new process where there is no fork, so that a crash or an endless kernel ends
-its request alone. The warm process ends with the one that started it, and ends its forks.
+its request alone. A fork is made before its request comes, and rehearses when there is time: to
+copy the memory that it shares with the warm process takes long beside a small check. The warm
+process ends with the one that started it, and ends its forks.
 """
 
 from __future__ import annotations
@@ -50,12 +52,13 @@ class Server:
 
     Args:
         command: The module and the name of the command line, ``"module:function"``.
-        warm: Module that the warm process imports before it forks.
+        rehearsal: What the warm process does before it forks, and each fork before its request,
+            ``"module:function"``.
         forks: Whether requests run in forks.
     """
 
     command: str
-    warm: str
+    rehearsal: str
     forks: bool = hasattr(os, "fork")
     _process: subprocess.Popen[bytes] | None = field(default=None, init=False, repr=False)
     _control: socket.socket | None = field(default=None, init=False, repr=False)
@@ -75,7 +78,7 @@ class Server:
         if not self.forks or (self._process is not None and self._process.poll() is None):
             return
         self._control, other = socket.socketpair()
-        self._process = self._started(other, "warm_process", self.warm)
+        self._process = self._started(other, "warm_process", self.rehearsal)
         other.close()
 
     def _started(self, channel: socket.socket, function: str, *given: str) -> Any:

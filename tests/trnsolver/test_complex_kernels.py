@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import trnblas
 import trnsolver
 from each_case import each_case
 from trnsci.core.counters import counts
@@ -454,3 +455,8 @@ def test_inverses_are_in_float32_under_autocast():
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(trnsolver.inv(POSITIVE.real), trnsolver.inv(POSITIVE.real.clone()))
         assert trnsolver.inv(POSITIVE.real).dtype is torch.float32
+
+
+def test_a_lower_level_of_products_is_not_that_of_factors():
+    with trnblas.precision("bfloat16"):
+        assert_svd(TALL, *trnsolver.svd(TALL))

@@ -65,7 +65,8 @@ def _launched(
 
 
 def _product(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
-    return trnblas.gemm(1.0, x, y, transA=transposed)
+    # A lower level of products is not meant for factors.
+    return trnblas.gemm(1.0, x, y, transA=transposed, precision="float32")
 
 
 def _scaled(a: Tensor, lower: bool = False) -> tuple[Tensor, Tensor]:

@@ -85,7 +85,10 @@ class Reference:
         self._function = function
         names = getattr(function, "__globals__", {}).values()
         torch = sys.modules.get("torch")
-        self._torch = torch if torch in names and np not in names else None
+        # By identity: an array among the names compares element by element.
+        used = {id(name) for name in names}
+        is_torch = torch is not None and id(torch) in used and id(np) not in used
+        self._torch = torch if is_torch else None
 
     def __call__(self, arguments: Arguments, change: np.random.Generator | None = None) -> Any:
         """Return the results as arrays; with ``change`` those of slightly different inputs.

@@ -11,6 +11,11 @@ import pytest
 from .harness_serve import BAD, ENVIRONMENT, GOOD, written
 
 
+def heed_interrupts():
+    """Undo that a shell ignores interrupts of what it starts in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def report(process):
     """The lines of the next report: the time that begins one, to the summary."""
     lines = []
@@ -33,6 +38,7 @@ def test_a_check_at_every_save(tmp_path):
         text=True,
         env=ENVIRONMENT,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
     try:
         assert not [line for line in report(process) if line.startswith("+")]
@@ -56,6 +62,7 @@ def test_a_profile_at_every_save(tmp_path):
         text=True,
         env=ENVIRONMENT,
         start_new_session=True,
+        preexec_fn=heed_interrupts,
     )
 
     def latency():

@@ -12,8 +12,8 @@ from trnsci.validation.running import find_case
 @each_case(
     "library, kernel, dtypes",
     [
-        ("trnblas", "trsm", ["bfloat16", "float32", "complex64"]),
-        ("trntensor", "contract", ["bfloat16", "float32", "complex64"]),
+        ("trnblas", "trsm", ["float16", "bfloat16", "float32", "complex64"]),
+        ("trntensor", "contract", ["float16", "bfloat16", "float32", "complex64"]),
         ("trnfft", "rfft", ["bfloat16", "float32"]),  # of real operands
     ],
 )

@@ -177,9 +177,7 @@ def draw(figures: dict[str, Any], file: Path) -> None:
             axes.plot([before, found["us"]], [row, row], color="#777777", linewidth=0.8)
     axes.set_yticks(list(rows), [problem.name for problem in chosen])
     axes.set_xscale("log")
-    axes.set_xlabel(
-        "predicted time on gen3, us: before (ring), now (dot, with its range), bound (bar)"
-    )
+    axes.set_xlabel("predicted us on gen3: ring before, dot now, bar bound")
     axes.grid(axis="x", which="both", alpha=0.25)
     figure.savefig(file, metadata={"Date": None})
     plt.close(figure)

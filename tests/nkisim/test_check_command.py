@@ -1,6 +1,7 @@
 """``nkisim check``: what it checks, how it says it, and with which exit status it ends."""
 
 import json
+import py_compile
 import re
 import sys
 from pathlib import Path
@@ -524,6 +525,21 @@ def test_checking_leaves_nothing_behind(check, tmp_path):
     assert sys.path == path
     assert not {name for name in set(sys.modules) - modules if name.startswith("kernels")}
     assert sorted(p.name for p in tmp_path.iterdir() if p.name != "__pycache__") == ["kernels.py"]
+
+
+@pytest.mark.parametrize("package", [False, True])
+def test_what_runs_is_the_text_and_not_the_bytecode_of_another(package, check, tmp_path):
+    """Python takes bytecode that is marked as unchecked for any text."""
+    if package:
+        (tmp_path / "__init__.py").touch()
+    file = write(tmp_path, GOOD)
+    py_compile.compile(
+        str(file), doraise=True, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
+    write(tmp_path, UNWRITTEN)
+    status, out, _ = check(file, *SHAPES)
+    assert status == 1
+    assert "ran unwritten" in out
 
 
 def test_the_hook_of_pre_commit_is_a_command_that_exists(check, tmp_path):

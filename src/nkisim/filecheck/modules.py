@@ -5,17 +5,19 @@ from __future__ import annotations
 import contextlib
 import importlib
 import importlib.util
+import math
 import signal
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator
+from importlib.machinery import SOURCE_SUFFIXES
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from nkisim import shim
-from nkisim.rewriting import draft_loader
+from nkisim.rewriting import TextLoader, compiled
 
 
 class GaveUp(BaseException):
@@ -37,9 +39,12 @@ def instruction_limit(most: int) -> Callable[[Any], None]:
 
 @contextlib.contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Context manager with a timeout; effective only in a main thread that has signals."""
+    """Context manager with a timeout; effective only in a main thread that has signals.
+
+    An infinite one leaves the timer of the process as it is.
+    """
     main = threading.current_thread() is threading.main_thread()
-    if not main or not hasattr(signal, "setitimer"):
+    if not main or not hasattr(signal, "setitimer") or math.isinf(seconds):
         yield
         return
 
@@ -81,8 +86,8 @@ def raising_line(error: BaseException, file: str) -> int:
 def imported(file: Path, max_seconds: float) -> Iterator[ModuleType]:
     """Import a file for the duration of a context; a file in a package as a submodule of it.
 
-    No bytecode is written: Python would use it for a file of the same size that was saved again
-    within a second.
+    The text of the file is compiled, as it is what the checks read. No bytecode is written: Python
+    would use it for a module of the same size that was saved again within a second.
     """
     path, modules = list(sys.path), set(sys.modules)
     writes_none = sys.dont_write_bytecode
@@ -91,7 +96,7 @@ def imported(file: Path, max_seconds: float) -> Iterator[ModuleType]:
     shim.install()
     try:
         try:
-            with time_limit(max_seconds):
+            with time_limit(max_seconds), compiled({str(file.resolve())}):
                 module = _module(file.resolve())
         except (Exception, SystemExit, GaveUp) as error:
             raise CannotImport(file, error) from error
@@ -118,14 +123,15 @@ def _module(file: Path) -> ModuleType:
         return importlib.import_module(name)
     if name in sys.modules:
         name = f"{name}_checked"
-    loader = draft_loader(name, str(file))
-    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
-    if spec is None or spec.loader is None:
+    if file.suffix not in SOURCE_SUFFIXES:
         raise ImportError(f"{file} is no Python file")
+    loader = TextLoader(name, str(file))
+    spec = importlib.util.spec_from_file_location(name, file, loader=loader)
+    assert spec is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
     try:
-        spec.loader.exec_module(module)
+        loader.exec_module(module)
     except BaseException:
         del sys.modules[name]
         raise

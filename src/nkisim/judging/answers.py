@@ -6,6 +6,8 @@ It has neither the reference nor what results are compared with; what it says is
 from __future__ import annotations
 
 import contextlib
+import importlib
+import math
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
@@ -32,10 +34,12 @@ from nkisim.filecheck.modules import CannotImport, imported
 from nkisim.judging.boot import refuse
 from nkisim.judging.guard import Guard
 from nkisim.judging.integrity import Seal
+from nkisim.judging.reading import LIBRARIES
 from nkisim.judging.stream import Stream
 from nkisim.memory import NkiTensor
 from nkisim.options import SimOptions
 from nkisim.profiling import ProfileError, profile
+from nkisim.rewriting import SourceText, drafts
 from nkisim.runs import Run
 from nkisim.runs.host import tensors_of
 from nkisim.spec.signatures import compile_all
@@ -73,18 +77,30 @@ def answer(message: dict[str, Any]) -> Any:
 
 
 def _load(
-    file: str, kernel: str, files: list[str], shapes: list[str], examples: bool
+    file: str, kernel: str, texts: dict[str, str], shapes: list[str], examples: bool
 ) -> dict[str, Any]:
-    """Import the file; return the arguments that ``shapes``, its examples or annotations give."""
+    """Import the file; return the arguments that ``shapes``, its examples or annotations give.
+
+    Args:
+        file: The kernel's file.
+        kernel: Name of the kernel.
+        texts: The texts that the import of the file runs, by their files.
+        shapes: Arguments as text.
+        examples: Whether to find arguments at all.
+    """
     profile(_warm)(np.ones((128, 128), np.float32))  # loads libraries, which the guard refuses
+    for library in LIBRARIES:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(library)
+    _KEPT.enter_context(drafts({Path(name): SourceText(text) for name, text in texts.items()}))
     name, grid = named_kernel(kernel)
     sources, _ = file_findings(file, name)
     given = [parse_shapes(text) for text in shapes] or [{}]
     compile_all()  # a first call would break the seal
     seal = Seal()
-    Guard(files, refuse).begin()
+    Guard(texts, refuse).begin()
     try:
-        module = _KEPT.enter_context(imported(Path(file), _NO_LIMIT))
+        module = _KEPT.enter_context(imported(Path(file), math.inf))
         calls: list[KernelCall] = []
         missing: list[str] = []
         for one in given if examples else ():
@@ -193,7 +209,6 @@ _TIMES = (
     "flops",
     "engine_busy_us",
 )
-_NO_LIMIT = 1e6  # of seconds: the parent's limit ends the child
 _ANSWERS: Mapping[str, Callable[..., Any]] = {
     "load": _load,
     "run": _run,

@@ -27,6 +27,7 @@ from nkisim.judging.child import Child, Ended, Limits
 from nkisim.judging.reading import read_file
 from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
 from nkisim.profiling.text import duration
+from nkisim.rewriting import SourceError, SourceText, drafts
 from nkisim.runs.host import definition_place, described
 from nkisim.suggestions import complete
 from nkisim.trials import Arguments
@@ -155,7 +156,7 @@ class _Trial:
         self.verdict = verdict
         self.settings = settings
         self.reference = reference
-        self._files: list[Path] = []
+        self._texts: dict[Path, SourceText] = {}
         self._written = 0  # bytes of the results of the first case
         self._hint = ""
 
@@ -166,13 +167,13 @@ class _Trial:
         verdict = self.verdict
         name, _ = named_kernel(kernel)
         try:
-            with judged_by(verdict.nki):
+            self._texts, hazards = read_file(file, reference_file)
+            with drafts(self._texts), judged_by(verdict.nki):
                 kernels, findings = file_findings(str(file), name or None)
                 complete(findings)
-            self._files, hazards = read_file(file, reference_file)
-        except (SyntaxError, OSError) as error:
+        except (SyntaxError, SourceError) as error:
             line = getattr(error, "lineno", None) or 1
-            self._fault(BROKEN_FILE.id, f"the file cannot be read: {error}", str(file), line)
+            self._fault(BROKEN_FILE.id, f"the file cannot be parsed: {error}", str(file), line)
             return
         if len(kernels) != 1:
             names = ", ".join(k.name for k in kernels) or "none with @nki.jit"
@@ -220,7 +221,7 @@ class _Trial:
                 "do": "load",
                 "file": verdict.file,
                 "kernel": verdict.kernel,
-                "files": [str(file) for file in self._files],
+                "texts": {str(file): source.text for file, source in self._texts.items()},
                 "shapes": texts,
                 "examples": not arrays,
             }

@@ -8,6 +8,8 @@ see SECURITY.md.
 
 from __future__ import annotations
 
+import contextlib
+import importlib.util
 import inspect
 import os
 import sys
@@ -18,6 +20,8 @@ from typing import Any, NoReturn
 
 import numpy as np
 import threadpoolctl
+
+from nkisim.trials.editions import EDITED
 
 _ALWAYS = ("os.", "subprocess.", "socket.", "shutil.", "pty.", "mmap.", "fcntl.", "signal.")
 _HARMLESS = frozenset({"os.listdir", "os.scandir", "os.putenv", "os.unsetenv", "os.fspath"})
@@ -34,9 +38,7 @@ _LIBRARY = tuple(
         os.path.dirname(os.__file__),
         os.path.dirname(os.path.dirname(np.__file__)),
         _PACKAGE,
-        sys.pycache_prefix,
     )
-    if path is not None
 )
 
 
@@ -44,7 +46,7 @@ class Guard:
     """The audit hook of one child process.
 
     Args:
-        files: The files whose code is not trusted; they may be read.
+        files: The files whose code is not trusted; nor are edited kernels.
         refuse: Sends the text, the file and the line of a refusal.
     """
 
@@ -70,6 +72,10 @@ class Guard:
             if kind == "open":
                 if not self._may_open(*arguments):
                     self._end(f"opens {arguments[0]!r}")
+            elif kind == "import":
+                # Machine code has a file name; no other event of an import has one.
+                if arguments[1] is not None and not _is_of_library(arguments[1]):
+                    self._end(f"loads {arguments[1]!r}")
             elif kind == "always" or self._is_theirs(kind):
                 first = f" {arguments[0]!r}" if arguments else ""
                 self._end(f"calls {event}{first}"[:200])
@@ -81,8 +87,7 @@ class Guard:
             return False
         if isinstance(mode, str) and set(mode) & set("wax+"):
             return False
-        found = os.path.realpath(os.fsdecode(path))
-        return found in self._files or found.startswith(_LIBRARY)
+        return _is_of_library(os.fsdecode(path))
 
     def _is_theirs(self, kind: str) -> bool:
         """Return whether the untrusted code asks for it, directly or through a library."""
@@ -99,7 +104,8 @@ class Guard:
     def _is_untrusted(self, file: str) -> bool:
         found = self._untrusted.get(file)
         if found is None:
-            found = self._untrusted[file] = os.path.realpath(file) in self._files
+            theirs = file.startswith(EDITED) or os.path.realpath(file) in self._files
+            found = self._untrusted[file] = theirs
         return found
 
     def _end(self, what: str) -> NoReturn:
@@ -113,7 +119,7 @@ class Guard:
 
 def _kind(event: str) -> str:
     """Return how an event is judged; empty for one that everybody may cause."""
-    if event == "open":
+    if event in ("open", "import"):
         return event
     if event in _HARMLESS or event in _PERMITTED:
         return ""
@@ -122,6 +128,13 @@ def _kind(event: str) -> str:
     if event.startswith(_AT_ONCE):
         return "at once"
     return "by caller" if event.startswith(_BY_CALLER) else ""
+
+
+def _is_of_library(file: str) -> bool:
+    """Return whether a file, or the source file of bytecode, is of Python or a trusted package."""
+    with contextlib.suppress(ValueError):
+        file = importlib.util.source_from_cache(file)
+    return os.path.realpath(file).startswith(_LIBRARY)
 
 
 def _caller() -> FrameType | None:

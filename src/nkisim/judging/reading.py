@@ -7,22 +7,28 @@ child: by a hook of the interpreter, and by a seal on the functions of nkisim an
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-from nkisim.diagnostics.syntax import SYNTAX_LOCK
+from nkisim.diagnostics.syntax import module_of
+from nkisim.rewriting import SourceText, read_source
 
 
 def _words(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-_MODULES = _words(
+LIBRARIES = _words(
     "__future__ abc cmath collections copy dataclasses enum fractions functools itertools math "
-    "ml_dtypes neuronxcc nki nkisim numbers numpy operator string textwrap types typing "
-    "typing_extensions warnings"
+    "ml_dtypes numbers numpy operator string textwrap types typing typing_extensions warnings"
 )
+"""Modules that a kernel's file may import."""
+_TAKEN = frozenset({*sys.stdlib_module_names, "threadpoolctl"})
+"""Modules that are imported from the library although a file of their name is in the folder."""
+_PACKAGE = "__init__.py"
+_NKI = _words("neuronxcc nki nkisim")
 _OF_NKISIM = _words("nkisim collectives isa language typing jit")
 _NAMES = _words(
     "open exec eval compile __import__ globals locals vars setattr delattr input breakpoint "
@@ -51,8 +57,13 @@ class Hazard(NamedTuple):
     line: int
 
 
-def read_file(file: Path, reference: Path | None = None) -> tuple[list[Path], list[Hazard]]:
-    """Return a file with those of its own folder that it imports, and what is hazardous in them.
+def read_file(
+    file: Path, reference: Path | None = None
+) -> tuple[dict[Path, SourceText], list[Hazard]]:
+    """Return the texts that an import of a file runs, and what is hazardous in them.
+
+    These are the file, the files of its own folder that it imports, and those of the packages that
+    either is in.
 
     Args:
         file: The kernel's file.
@@ -60,24 +71,31 @@ def read_file(file: Path, reference: Path | None = None) -> tuple[list[Path], li
 
     Raises:
         SyntaxError: A file is not valid Python.
-        OSError: One cannot be read.
+        SourceError: One cannot be read.
     """
-    waiting, read, hazards = [file.resolve()], [], []
+    root, waiting = file.parent, [file]
+    while (root / _PACKAGE).is_file():
+        waiting.append(root / _PACKAGE)
+        root = root.parent
+    texts: dict[Path, SourceText] = {}
+    hazards: list[Hazard] = []
     while waiting:
         current = waiting.pop()
-        if current in read:
+        if current in texts:
             continue
-        read.append(current)
-        with SYNTAX_LOCK:
-            tree = ast.parse(current.read_bytes(), str(current))
-        reader = _Reader(current, _without_main(tree))
+        texts[current] = read_source(current)
+        try:
+            tree = module_of(texts[current].text)
+        except (ValueError, RecursionError, MemoryError) as error:
+            raise SyntaxError(str(error), (str(current), 1, None, None)) from None
+        reader = _Reader(current, root, _without_main(tree))
         hazards += reader.hazards
         for found, line in reader.siblings:
-            if reference is not None and found == reference.resolve():
+            if reference is not None and found.resolve() == reference.resolve():
                 hazards.append(Hazard("imports the reference's file", str(current), line))
             else:
                 waiting.append(found)
-    return read, sorted(set(hazards), key=lambda hazard: (hazard.file, hazard.line))
+    return texts, sorted(set(hazards), key=lambda hazard: (hazard.file, hazard.line))
 
 
 def _without_main(tree: ast.Module) -> ast.Module:
@@ -92,11 +110,12 @@ class _Reader:
 
     Attributes:
         hazards: What it does.
-        siblings: The files of its folder that it imports, with the lines.
+        siblings: The files below the folder of the kernel that it imports, with the lines.
     """
 
-    def __init__(self, file: Path, tree: ast.Module) -> None:
+    def __init__(self, file: Path, root: Path, tree: ast.Module) -> None:
         self._file = file
+        self._root = root
         self._tree = tree
         self.hazards: list[Hazard] = []
         self.siblings: list[tuple[Path, int]] = []
@@ -125,28 +144,26 @@ class _Reader:
                 parts = {*name.split(".")[1:], *({alias.name} if name != alias.name else ())}
                 if parts & (_OF_NUMPY | _ATTRIBUTES):
                     self._add(f"imports {sorted(parts & (_OF_NUMPY | _ATTRIBUTES))[0]}", node)
-            elif root in _MODULES:
+            elif root in LIBRARIES or root in _NKI:
                 whole = name if isinstance(node, ast.Import) else f"{name}.{alias.name}"
                 below = whole.split(".")[1:2]
                 if root == "nkisim" and below and below[0] not in _OF_NKISIM:
                     self._add(f"imports {whole}", node)
-            elif (found := self._sibling(name, alias.name)) is not None:
-                self.siblings.append((found, node.lineno))
+            elif root not in _TAKEN and (found := self._siblings(name, alias.name)):
+                self.siblings += ((file, node.lineno) for file in found)
             else:
-                self._add(f"imports {name or alias.name}", node)
+                self._add(f"imports {name}", node)
 
-    def _sibling(self, name: str, alias: str) -> Path | None:
-        """Return the file of a module beside this one, or in a package below its folder."""
-        folder = self._file.parent
+    def _siblings(self, name: str, alias: str) -> list[Path]:
+        """Return the files of a module below the kernel's folder, with those of its packages."""
         level = len(name) - len(name.lstrip("."))
-        for _ in range(level - 1):
-            folder = folder.parent
-        parts = [part for part in name.lstrip(".").split(".") if part]
-        for path in (folder.joinpath(*parts), folder.joinpath(*parts, alias)):
-            for found in (path.with_suffix(".py"), path / "__init__.py"):
-                if path != folder and found.is_file():
-                    return found.resolve()
-        return None
+        around = [self._root, *self._file.parents][level : level + 1]
+        files = [folder / _PACKAGE for folder in around if level]
+        for part in filter(None, [*name.lstrip(".").split("."), alias]):
+            files += [folder / f"{part}.py" for folder in around]
+            around = [folder / part for folder in around]
+            files += [folder / _PACKAGE for folder in around]
+        return [file for file in files if file.is_file()]
 
     def _follow_names(self) -> None:
         """Add the names that are only other names of something imported."""

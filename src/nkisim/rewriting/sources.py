@@ -12,7 +12,7 @@ import io
 import linecache
 import sys
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
@@ -90,8 +90,8 @@ def write_source(path: Path, source: SourceText) -> None:
         raise SourceError(f"cannot be written, nothing was changed: {error}") from error
 
 
-_DRAFTS: dict[str, bytes] = {}
-"""The contents of each draft, by the resolved path of its file."""
+_DRAFTS: dict[str, str] = {}
+"""The text of each draft, by the resolved path of its file."""
 
 
 @contextlib.contextmanager
@@ -103,19 +103,17 @@ def drafts(sources: Mapping[Path, SourceText]) -> Iterator[None]:
     """
     given = {str(path.resolve()): source for path, source in sources.items()}
     modules = _modules_of(given)
-    _DRAFTS.update({file: source.encoded() for file, source in given.items()})
+    _DRAFTS.update({file: source.text for file, source in given.items()})
     for file, source in given.items():
         lines = io.StringIO(source.text, newline=None).readlines()
         if lines and not lines[-1].endswith("\n"):
             lines[-1] += "\n"
         # An entry without a time is not compared with the file.
         linecache.cache[file] = (len(source.text), None, lines, file)
-    finder = _Finder()
-    sys.meta_path.insert(0, finder)
     try:
-        yield
+        with compiled(_DRAFTS):
+            yield
     finally:
-        sys.meta_path.remove(finder)
         for file in given:
             del _DRAFTS[file]
             linecache.cache.pop(file, None)
@@ -131,27 +129,41 @@ def _modules_of(files: Mapping[str, SourceText]) -> dict[str, ModuleType]:
     return found
 
 
-class _Loader(SourceFileLoader):
-    """Loads a module from the draft of its file."""
+@contextlib.contextmanager
+def compiled(files: Container[str]) -> Iterator[None]:
+    """Import files from their text, or from its draft, and never from bytecode.
+
+    Python's own import takes bytecode for a file of the same time and size, and bytecode that is
+    marked as unchecked for any.
+    """
+    finder = _Finder(files)
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+
+
+class TextLoader(SourceFileLoader):
+    """Loads a module from the text of its file, or from its draft, and never from bytecode."""
 
     def get_code(self, fullname: str) -> CodeType:
-        return self.source_to_code(_DRAFTS[self.path], self.path)
+        """Return the code of the text."""
+        draft = _DRAFTS.get(self.path)
+        return self.source_to_code(self.get_data(self.path) if draft is None else draft, self.path)
 
 
 class _Finder(MetaPathFinder):
-    """Finds the modules whose files have drafts."""
+    """Finds the modules of some files."""
+
+    def __init__(self, files: Container[str]) -> None:
+        self._files = files
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         spec = PathFinder.find_spec(fullname, path, target)
-        loader = None if spec is None else draft_loader(fullname, spec.origin or "")
-        if spec is None or loader is None:
+        if spec is None or spec.origin not in self._files:
             return None
-        spec.loader = loader
+        spec.loader = TextLoader(fullname, str(spec.origin))
         return spec
-
-
-def draft_loader(name: str, file: str) -> SourceFileLoader | None:
-    """Return the loader of a module whose file has a draft, None for other files."""
-    return _Loader(name, file) if file in _DRAFTS else None

@@ -13,6 +13,9 @@ from typing import Any
 from nkisim.api import Kernel
 from nkisim.source import File, definition_of
 
+EDITED = "<edit "
+"""Beginning of the name of an edited file."""
+
 _NUMBERS = itertools.count(1)
 
 
@@ -38,7 +41,7 @@ class KernelFile:
         Raises:
             SyntaxError: The text is not valid Python.
         """
-        name = f"<edit {next(_NUMBERS)}>/{os.path.basename(self.file.file)}"
+        name = f"{EDITED}{next(_NUMBERS)}>/{os.path.basename(self.file.file)}"
         made = _Twins(self.file, text, name).of(self.kernel)
         linecache.cache[name] = (len(text), None, text.splitlines(keepends=True), name)
         assert isinstance(made, Kernel)

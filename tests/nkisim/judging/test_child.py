@@ -1,6 +1,9 @@
 """The child process: limits, what it has, and that nothing of it is left."""
 
 import os
+import signal
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -26,7 +29,7 @@ def about(message):
         "descriptors": sorted(int(n) for n in os.listdir("/proc/self/fd")),
         "null": [os.path.samefile(f"/proc/self/fd/{n}", os.devnull) for n in range(3)],
         "session": os.getsid(0) == os.getpid(),
-        "folder": os.getcwd(),
+        "folders": [os.getcwd(), os.environ["HOME"], os.environ["TMPDIR"]],
         "variables": sorted(os.environ),
         "pid": os.getpid(),
     }
@@ -54,7 +57,7 @@ def children(message):
     return made
 
 def write(message):
-    with open("file", "w") as file:
+    with open(message["file"], "w") as file:
         file.write("x" * 10000)
 
 def complain(message):
@@ -62,6 +65,14 @@ def complain(message):
 
 def unsendable(message):
     return object()
+
+def guarded(message):
+    from nkisim.judging.boot import refuse
+    from nkisim.judging.guard import Guard
+
+    code = compile("import gc; gc.get_objects()", message["name"], "exec")
+    Guard(["/folder/kernel.py"], refuse).begin()
+    exec(code, {})
 """
 
 
@@ -117,7 +128,7 @@ def test_what_a_child_has(module, monkeypatch):
     assert about["session"]
     assert "SECRET_OF_THE_PARENT" not in about["variables"]
     assert "GIVEN" in about["variables"]
-    assert not Path(about["folder"]).exists()
+    assert set(about["folders"]) == {"/"}
 
 
 @pytest.mark.parametrize("what", ["forever", "sleep"])
@@ -161,9 +172,63 @@ def test_an_exception_is_quoted(module, what, text):
     assert ended.value.reason == "raised"
 
 
-def test_no_file_grows(module):
-    with Child(module) as child, pytest.raises(Ended):
-        child.ask({"do": "write"})
+@pytest.mark.parametrize("name", ["/folder/kernel.py", "<edit 3>/kernel.py"])
+def test_an_edited_kernel_may_do_no_more_than_the_kernel(module, name):
+    with Child(module) as child, pytest.raises(Ended, match=r"calls gc\.get_objects") as ended:
+        child.ask({"do": "guarded", "name": name})
+    assert ended.value.reason == "refused"
+    assert ended.value.data["file"] == name
+
+
+def test_no_file_grows(module, tmp_path):
+    file = tmp_path / "written"
+    with Child(module) as child, pytest.raises(Ended, match="too large"):
+        child.ask({"do": "write", "file": str(file)})
+    assert file.stat().st_size == 0
+
+
+PARENT = """
+import sys, time
+sys.path.insert(0, sys.argv[1])
+from nkisim.judging.child import Child, Limits
+
+with Child("answers_of_a_test", Limits(seconds=float(sys.argv[3]))) as child:
+    print(child.ask({"do": "about"})["pid"], flush=True)
+    if sys.argv[2]:
+        child.ask({"do": sys.argv[2]})
+    time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize(
+    ("sent", "what", "seconds"),
+    [
+        (signal.SIGTERM, "", 60),
+        (signal.SIGKILL, "", 60),
+        (signal.SIGKILL, "forever", 4),
+        (signal.SIGKILL, "sleep", 4),
+    ],
+)
+def test_nothing_is_left_of_a_parent_that_a_signal_ends(sent, what, seconds, module, tmp_path):
+    """A child that waits for a message ends with its parent, another one with its limits."""
+    given = [sys.executable, "-c", PARENT, str(tmp_path), what, str(seconds)]
+    environment = {**os.environ, "TMPDIR": str(tmp_path / "home")}
+    with subprocess.Popen(given, stdout=subprocess.PIPE, text=True, env=environment) as parent:
+        child = int(parent.stdout.readline())
+        time.sleep(0.2)
+        parent.send_signal(sent)
+    deadline = time.monotonic() + 60
+    while is_running(child) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert not is_running(child)
+
+
+def is_running(pid):
+    """Whether a process has not ended; a container may leave it as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
 
 
 AS_IT_IS = """

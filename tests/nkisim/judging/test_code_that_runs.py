@@ -1,0 +1,173 @@
+"""The child runs the text that the parent has read: no bytecode, no other file, no later text."""
+
+import importlib.util
+import py_compile
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
+
+import pytest
+
+from nkisim.judging import entry
+
+from .judged import RIGHT, verdict_of
+from .references import matmul
+
+SHAPES = "a=f32[256,64] b=f32[256,128]"
+QUICK = {"hostile": False, "shapes": False}
+
+AS_IT_IS = """
+@nki.jit
+def cheat(a, b):
+    return matmul(a, b)
+"""
+
+ZEROS = """
+@nki.jit
+def cheat(a, b):
+    tile = nl.ndarray((a.shape[1], b.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=tile, value=0.0)
+    return stored(tile, a.dtype)
+"""
+
+WITH_HELPER = "from helper import FACTOR\n" + RIGHT.replace(
+    "def matmul(a, b):\n", "def matmul(a, b):\n    assert FACTOR\n"
+)
+SCALED = """
+@nki.jit
+def cheat(a, b):
+    return stored(nl.multiply(product(a, b, a.dtype), FACTOR), a.dtype)
+"""
+
+
+@pytest.fixture(params=["next to the file", "in a folder of its own"])
+def bytecode(request, tmp_path_factory, monkeypatch):
+    """Writes the bytecode of a text as that of a file, which Python takes without a check."""
+    own = request.param == "in a folder of its own"
+    prefix = str(tmp_path_factory.mktemp("bytecode")) if own else None
+    monkeypatch.setattr(sys, "pycache_prefix", prefix)
+
+    def forge(file, text):
+        source = tmp_path_factory.mktemp("forged") / file.name
+        source.write_text(text)
+        py_compile.compile(
+            str(source),
+            cfile=importlib.util.cache_from_source(str(file)),
+            dfile=str(file),
+            doraise=True,
+            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
+        )
+
+    return forge
+
+
+def judged(folder, text):
+    return verdict_of(folder, text, "cheat", matmul, SHAPES, **QUICK)
+
+
+def contents(folder):
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+def test_bytecode_of_another_kernel_is_not_run(bytecode, tmp_path):
+    bytecode(tmp_path / "cheat.py", RIGHT + AS_IT_IS)
+    verdict = judged(tmp_path, RIGHT + ZEROS)
+    assert [fault.kind for fault in verdict.faults] == ["result"], verdict
+
+
+def test_bytecode_of_another_helper_is_not_run(bytecode, tmp_path):
+    (tmp_path / "helper.py").write_text("FACTOR = 0.5\n")
+    bytecode(tmp_path / "helper.py", "FACTOR = 1.0\n")
+    verdict = judged(tmp_path, WITH_HELPER + SCALED)
+    assert [fault.kind for fault in verdict.faults] == ["result"], verdict
+
+
+def test_a_right_kernel_passes_next_to_bytecode_which_stays(bytecode, tmp_path):
+    (tmp_path / "helper.py").write_text("FACTOR = 1.0\n")
+    bytecode(tmp_path / "helper.py", "FACTOR = 0.5\n")
+    bytecode(tmp_path / "cheat.py", RIGHT + ZEROS)
+    before = set(contents(tmp_path))
+    verdict = judged(tmp_path, WITH_HELPER + SCALED)
+    assert verdict.passed, verdict
+    assert set(contents(tmp_path)) - before == {tmp_path / "cheat.py", tmp_path / "reference.py"}
+
+
+def test_no_bytecode_is_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "pycache_prefix", None)
+    (tmp_path / "helper.py").write_text("FACTOR = 1.0\n")
+    assert judged(tmp_path, WITH_HELPER + SCALED).passed
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["cheat.py", "helper.py", "reference.py"]
+
+
+def test_a_text_that_is_written_after_the_reading_is_not_run(tmp_path, monkeypatch):
+    read = entry.read_file
+
+    def read_then_replaced(file, reference):
+        found = read(file, reference)
+        file.write_text(RIGHT + AS_IT_IS)
+        return found
+
+    monkeypatch.setattr(entry, "read_file", read_then_replaced)
+    verdict = judged(tmp_path, RIGHT + ZEROS)
+    assert [fault.kind for fault in verdict.faults] == ["result"], verdict
+
+
+def test_a_library_is_not_hidden_by_a_file_of_its_name(bytecode, tmp_path):
+    (tmp_path / "cmath.py").write_text("pi = 0.0\n")
+    bytecode(tmp_path / "cmath.py", "pi = 0.0\n")
+    verdict = judged(tmp_path, "from cmath import pi\nFACTOR = round(pi) - 2\n" + RIGHT + SCALED)
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize("name", ["os", "threadpoolctl"])
+def test_a_file_of_the_name_of_a_library_does_not_make_it_harmless(name, tmp_path):
+    """Python imports the library, which is loaded, and not the file that can be read."""
+    (tmp_path / f"{name}.py").write_text("FACTOR = 1.0\n")
+    verdict = judged(tmp_path, f"import {name}\n" + RIGHT + AS_IT_IS)
+    assert [fault.kind for fault in verdict.faults] == ["hazard"], verdict
+
+
+def test_machine_code_next_to_the_kernel_is_not_loaded(tmp_path):
+    (tmp_path / "helper.py").write_text("FACTOR = 1.0\n")
+    (tmp_path / f"helper{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
+    verdict = judged(tmp_path, WITH_HELPER + SCALED)
+    assert [fault.kind for fault in verdict.faults] == ["guard"], verdict
+
+
+def test_a_kernel_in_a_package_is_judged_with_the_files_around_it(tmp_path):
+    folder = tmp_path / "package" / "kernels"
+    folder.mkdir(parents=True)
+    (tmp_path / "package" / "__init__.py").write_text("SCALE = 1.0\n")
+    (folder / "__init__.py").write_text("from .. import SCALE\n")
+    (folder / "helper.py").write_text(
+        "from . import parts\nfrom .. import SCALE\n\nFACTOR = SCALE\n"
+    )
+    (folder / "parts.py").write_text("from package import SCALE\n")
+    assert judged(folder, WITH_HELPER.replace("helper", ".helper") + SCALED).passed
+    (tmp_path / "package" / "__init__.py").write_text("import os\nSCALE = 1.0\n")
+    verdict = judged(folder, WITH_HELPER.replace("helper", ".helper") + SCALED)
+    assert verdict.faults[0].kind == "hazard", verdict
+    assert verdict.faults[0].file == str(tmp_path / "package" / "__init__.py")
+
+
+def test_a_text_in_another_encoding_is_what_runs(tmp_path):
+    text = "# coding: latin-1\n" + RIGHT + AS_IT_IS + 'NAME = "\xe4"\nassert len(NAME) == 1\n'
+    file = tmp_path / "cheat.py"
+    verdict_of(tmp_path, RIGHT, "matmul", matmul)  # writes the reference
+    file.write_bytes(text.encode("latin-1"))
+    settings = entry.Settings(advice=False, seed=1, **QUICK)
+    verdict = entry.verdict_on(file, "cheat", matmul, settings, [SHAPES])
+    assert verdict.passed, verdict
+
+
+@pytest.mark.parametrize(
+    "line", ["from ......... import x", "from .absent import x", "import absent"]
+)
+def test_an_import_of_nothing_that_is_known_is_a_hazard(line, tmp_path):
+    verdict = judged(tmp_path, f"{line}\n" + RIGHT + AS_IT_IS)
+    assert [fault.kind for fault in verdict.faults] == ["hazard"], verdict
+
+
+@pytest.mark.parametrize("text", ["x = " + "(" * 500 + ")" * 500, "x = '\0'", "def"])
+def test_a_text_that_is_no_python_is_refused(text, tmp_path):
+    assert judged(tmp_path, text).outcome == "refused"

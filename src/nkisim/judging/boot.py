@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import math
 import resource
+import signal
 import socket
 import traceback
 from collections.abc import Mapping
@@ -32,6 +33,7 @@ def main(given: Mapping[str, Any]) -> None:
     ):
         most = _lower(most, resource.getrlimit(kind)[1])
         resource.setrlimit(kind, (most, most))
+    signal.alarm(seconds + 1)  # for a parent that was killed and cannot end the child
     channel = socket.socket(fileno=given["descriptor"])
     channel.set_inheritable(False)
     _CHANNEL.append(channel)

@@ -6,10 +6,11 @@
 The module that is named has a function ``answer(message) -> reply``; both are plain values and
 arrays, as ``nkisim.judging.wire`` sends them. It is imported in the child, which has
 
-- its own session, and dies with its whole group when the context ends, however it ends;
+- its own session, and dies with its whole group when the context ends, however it ends; after a
+  parent that was killed, it ends at its next message or at a limit;
 - limits on wall time (of all questions together), processor time, address space and open files,
   and may make no file grow;
-- its own working folder, which is deleted with it, and a clean environment;
+- a clean environment without a folder to write to;
 - no descriptor of the parent's: standard input, output and error are the null device, and one
   private socket carries the messages.
 
@@ -26,11 +27,9 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from types import TracebackType
 from typing import Any, Literal, Self
 
 from nkisim.judging.wire import receive, send
@@ -87,18 +86,15 @@ class Child:
     module: str
     limits: Limits = field(default_factory=Limits)
     environment: Mapping[str, str] = field(default_factory=dict)
-    _process: subprocess.Popen[bytes] | None = field(default=None, init=False)
-    _channel: socket.socket = field(default=None, init=False)  # type: ignore[assignment]
-    _folder: tempfile.TemporaryDirectory[str] | None = field(default=None, init=False)
+    _process: subprocess.Popen[bytes] = field(init=False)
+    _channel: socket.socket = field(init=False)
     _deadline: float = field(default=0.0, init=False)
 
     def __enter__(self) -> Self:
         if os.name != "posix":
             raise OSError("the limits of a child process need a POSIX system")
         self._deadline = time.monotonic() + self.limits.seconds
-        self._folder = tempfile.TemporaryDirectory(prefix="nkisim-judge-")
         self._channel, other = socket.socketpair()
-        home = self._folder.name
         given = {
             "path": [os.path.abspath(path) for path in sys.path if path],
             "module": self.module,
@@ -106,7 +102,7 @@ class Child:
             "limits": asdict(self.limits),
         }
         cache = [] if sys.pycache_prefix is None else ["-X", f"pycache_prefix={sys.pycache_prefix}"]
-        clean = {"PATH": os.defpath, "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"}
+        clean = {"PATH": os.defpath, "HOME": "/", "TMPDIR": "/", "LANG": "C.UTF-8"}
         clean |= {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "NKISIM_FAST": "0"}
         try:
             self._process = subprocess.Popen(
@@ -116,23 +112,22 @@ class Child:
                 stderr=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
                 env={**clean, **self.environment},
-                cwd=home,
+                cwd="/",
                 start_new_session=True,
             )
         except BaseException:
-            self._clear()
+            self._channel.close()
             raise
         finally:
             other.close()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._clear()
+    def __exit__(self, *_: object) -> None:
+        self._channel.close()
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.kill()
+        self._process.wait()
 
     def ask(self, message: Any) -> Any:
         """Return the answer to a message.
@@ -167,24 +162,11 @@ class Child:
 
     def _died(self) -> Ended:
         """Return how the child ended without an answer."""
-        assert self._process is not None
         try:
             status = self._process.wait(max(self._deadline - time.monotonic(), 1.0))
         except subprocess.TimeoutExpired:
             return Ended("refused", "the child closed its channel")
-        if status in (-signal.SIGXCPU, -signal.SIGKILL):
+        if status in (-signal.SIGALRM, -signal.SIGXCPU, -signal.SIGKILL):
             return self._out_of_time()
         name = signal.Signals(-status).name if status < 0 else f"exit status {status}"
         return Ended("crash", f"the interpreter ended with {name}")
-
-    def _clear(self) -> None:
-        """End the group of the child, and delete its folder."""
-        process, self._process = self._process, None
-        self._channel.close()
-        if process is not None:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.kill()
-            process.wait()
-        if self._folder is not None:
-            self._folder.cleanup()

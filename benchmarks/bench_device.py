@@ -5,6 +5,7 @@
     python benchmarks/bench_device.py --only fft       problems whose name contains the text
     python benchmarks/bench_device.py --target gen2    another generation; goals are those of gen3
     python benchmarks/bench_device.py --record         write results/device.json, which a test reads
+    python benchmarks/bench_device.py --record --only fft    write these problems of it
     python benchmarks/bench_device.py --check          fail if a time is not the recorded one
 
 Nothing is measured: times are those of ``nkisim profile``, by shapes, with the fixed cost of a
@@ -76,11 +77,13 @@ def recorded(problem: Problem, target: str) -> dict[str, Any]:
     }
 
 
-def record(path: Path = RECORD) -> None:
-    """Write the figures of all problems on all generations."""
-    figures = {p.name: {t: recorded(p, t) for t in TARGETS} for p in problems(GROUPS)}
-    write_text(path, json.dumps(figures, indent=1) + "\n")
-    print(f"{path}: {len(figures)} problems")
+def record(chosen: list[Problem], path: Path = RECORD) -> None:
+    """Write the figures of the chosen problems on all generations; others keep theirs."""
+    figures = json.loads(path.read_text(encoding="utf-8"))
+    figures |= {p.name: {t: recorded(p, t) for t in TARGETS} for p in chosen}
+    kept = {p.name: figures[p.name] for p in problems(GROUPS)}
+    write_text(path, json.dumps(kept, indent=1) + "\n")
+    print(f"{path}: {len(chosen)} problems")
 
 
 def moved(chosen: list[Problem], target: str, path: Path = RECORD) -> list[str]:
@@ -104,11 +107,11 @@ def main() -> None:
     parser.add_argument("--record", action="store_true")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    if options.record:
-        record()
-        return
-    every = problems(GROUPS if options.all else GROUPS[:1])
+    every = problems(GROUPS if options.all or options.record else GROUPS[:1])
     chosen = [problem for problem in every if options.only in problem.name]
+    if options.record:
+        record(chosen)
+        return
     if options.check:
         faults = moved(chosen, options.target)
         sys.exit("\n".join(faults) + "\nrun --record and commit the change" if faults else 0)

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from trnfft import nd, transforms
-from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry
+from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry, many_rows
 from trnfft._paths.arguments import Norm, checked_norm
 from trnfft._paths.kinds import Spectrum
 from trnfft._planning.recipe import KINDS, AnyGeometry, FFTAlgorithm, Recipe, recipe
@@ -25,6 +25,7 @@ from trnfft._planning.work import (
     bluestein_work,
     dft_work,
     four_step_work,
+    many_rows_work,
     n_d_work,
     stacked_image_work,
     stacked_work,
@@ -120,6 +121,8 @@ class FFTPlan(Plan):
         if isinstance(self.geometry, ImageGeometry):
             return (*self.geometry.rows[:2], *self.geometry.columns[:2])
         if isinstance(self.geometry, StackedGeometry):
+            if self.geometry.many and _many(self.geometry, self.batch, self.generation):
+                return tuple(self.geometry.many)
             return tuple(factor for factor in self.geometry[:3] if factor > 1)
         return tuple(factor for factor in self.geometry if factor > 1)
 
@@ -187,7 +190,7 @@ class FFTPlan(Plan):
             return two_d_work(problem, self.sizes[0], problem.points[0])
         if self.algorithm is FFTAlgorithm.N_D:
             return n_d_work(problem, self.sizes, problem.points[0])
-        return _work_of(problem, self._recipe)
+        return _work_of(problem, self._recipe, self.generation)
 
     def _work_by_dimension(self) -> Work:
         extents = [self.shape[d] for d in self.dim]
@@ -199,7 +202,7 @@ class FFTPlan(Plan):
         for place, step in zip(order, self._recipe.steps, strict=True):
             others = math.prod(extents) // extents[place]
             problem = self._problem(self.batch * others, extents[place], step, itemsize)
-            total = added(total, _work_of(problem, step))
+            total = added(total, _work_of(problem, step, self.generation))
             extents[place], itemsize = problem.points[1], 4
         return total
 
@@ -289,14 +292,20 @@ def _cached(
     )
 
 
-def _work_of(problem: Problem, step: Recipe) -> Work:
+def _many(g: StackedGeometry, batch: int, generation: Generation) -> bool:
+    """Return whether the kernel transforms the rows many at once, as it decides itself."""
+    return generation != "gen2" and many_rows(g, batch)
+
+
+def _work_of(problem: Problem, step: Recipe, generation: Generation) -> Work:
     """Return the work of a transform by factors, or of one product with the DFT matrix."""
     if step.geometry is None:
         return dft_work(problem)
     if isinstance(step.geometry, ImageGeometry):
         return stacked_image_work(problem, step.geometry)
     if isinstance(step.geometry, StackedGeometry):
-        return stacked_work(problem, step.geometry)
+        many = _many(step.geometry, problem.batch, generation)
+        return (many_rows_work if many else stacked_work)(problem, step.geometry)
     if step.algorithm is FFTAlgorithm.BLUESTEIN:
         return bluestein_work(problem, step.geometry)
     return four_step_work(problem, step.geometry)

@@ -79,6 +79,7 @@ def test_names_are_found_on_the_function_too():
     ("shape", "kind", "words"),
     [
         ((32, 4096), "fft", ["cooley_tukey", "32 x 128", "launches    1", "fft of 4096"]),
+        ((128, 1024), "fft", ["cooley_tukey", "32 x 32"]),
         ((4099,), "rfft", ["bluestein, two transforms of 16384", "128 x 128"]),
         ((5, 100), "irfft", ["dft_gemm", "irfft of 198 points"]),
         ((2, 64, 33), "irfft2", ["two_d", "64 x 64"]),
@@ -104,6 +105,11 @@ def test_flops_by_definition():
     assert plan((3, 100)).cost.flops == 3 * 8 * 100**2
     assert plan((3, 4096)).cost.flops == 3 * (8 * 4096 * (32 + 128) + 6 * 4096)
     assert plan((3, 16384)).cost.flops == 3 * (8 * 16384 * 256 + 6 * 16384)
+    # Many rows at once have other factors, and twiddles in the matrices.
+    assert plan((128, 1024)).cost.flops == 128 * 8 * 1024 * (32 + 32)
+    assert plan((128, 1024), generation="gen2").cost.flops == 128 * (
+        8 * 1024 * (16 + 64) + 6 * 1024
+    )
     assert plan((3, 65536)).cost.flops == 3 * (8 * 65536 * (64 + 16 + 64) + 2 * 6 * 65536)
     assert plan((100,), kind="rfft").cost.flops == 4 * 100 * 51
 
@@ -151,6 +157,8 @@ def test_stated_errors_term_by_term():
     assert plan((51,), kind="irfft").error_bound == pytest.approx(error(total(2 * 50)))
     factors = total(2 * 16) + total(2 * 64) + 2  # of 1024 points
     assert plan((1024,)).error_bound == pytest.approx(error(factors))
+    factors = total(2 * 32) + total(2 * 32)
+    assert plan((128, 1024)).error_bound == pytest.approx(error(factors))
     factors = total(2 * 32) + total(2 * 128) + 2  # of 4096; a chirp keeps half of the squares
     assert plan((1031,)).error_bound == pytest.approx(error(2 * (2 * factors + 3 * 2)))
     assert plan((20, 30), kind="fft2").error_bound == pytest.approx(error(total(40), total(60)))

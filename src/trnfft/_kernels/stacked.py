@@ -9,7 +9,8 @@ With n = a b d, point (j1, j2, c) = (j1 b + j2) d + c, and k = k1 + a k2 for the
 Layout   real and imaginary parts of j1 on up to 128 partitions: one product transforms both.
          In the first product the data is stationary, so its result has (j2, s columns) on
          partitions; the second multiplies s columns by one matrix with s copies of that of b.
-         Other transforms are never in one sum: a NaN stays in its row
+         Other transforms are never in one sum: a NaN stays in its row. From gen3 on, many rows of
+         at most 2048 points have another layout, that of ``stacked_rows``
 Limits   complex 2-D operands, float32 or bfloat16; float32 results; the lengths of a geometry
 Cost     per point 4 / a + 16 / (b s) + 4 / d cycles of the Tensor engine; operand and result once,
          and the data once more through HBM if d is not 1
@@ -20,7 +21,8 @@ Accuracy relative L2 error below 1e-6
 
 from __future__ import annotations
 
-from trnfft._kernels.stacked_geometry import StackedGeometry, offsets
+from trnfft._kernels.stacked_geometry import StackedGeometry, many_rows, offsets
+from trnfft._kernels.stacked_rows import transform_many_rows
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK
@@ -51,6 +53,10 @@ def stacked(
     out = []
     for _ in range(2):
         out.append(nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm))
+    older = nisa.get_nc_version() == nisa.nc_version.gen2
+    if many_rows(geometry, batch) and not older:
+        transform_many_rows(parts, out, constants, geometry)
+        return out[0], out[1]
     tables = load_tables(constants, geometry)
     if geometry.d == 1:
         transform_rows(parts, out, tables, geometry, batch)

@@ -8,6 +8,12 @@ constants are one float32 vector, so that a kernel has one operand for them; ``r
     inner      (2, P, a)        twiddles after the first product
     outer      (2, P, d / s, a) twiddles after the second, if d > 1
     last       (2 d, 2 d)       of both parts, if d > 1
+
+If ``many`` is set, two matrices for many rows at once follow. In a group of the first step are some
+columns j2, in one of the second some bins k1, and K is 2 a columns or 2 b bins:
+
+    columns    (K, K)           of both parts: (part, j1, j2) to (part, k1, j2)
+    bins       (K, groups, K)   with twiddles: (part, k1, j2) to (part, k2, k1)
 """
 
 from __future__ import annotations
@@ -25,6 +31,33 @@ _PASS_CYCLES = 32_000
 products of its first and last columns wait. Times of ``nkisim profile`` are fitted within 5 us."""
 
 
+class RowsGeometry(NamedTuple):
+    """The factors of a transform of many rows at once.
+
+    Attributes:
+        a: Factor of the first step, at most 32, so that a group has two columns or more.
+        b: Factor of the second, at most 64.
+    """
+
+    a: int
+    b: int
+
+    @property
+    def columns(self) -> int:
+        """Columns of a group of the first step."""
+        return min(TILE // (2 * self.a), self.b)
+
+    @property
+    def bins(self) -> int:
+        """Bins of a group of the second step."""
+        return min(TILE // (2 * self.b), self.a)
+
+    @property
+    def groups(self) -> tuple[int, int]:
+        """Groups of both steps."""
+        return -(-self.b // self.columns), -(-self.a // self.bins)
+
+
 class StackedGeometry(NamedTuple):
     """The factors of a transform.
 
@@ -33,12 +66,14 @@ class StackedGeometry(NamedTuple):
         b: Factor of the second, at most 128.
         d: Factor of the last, at most 64; 1 if a transform is on chip from its load to its store.
         s: Columns on partitions next to b; it divides d if that is not 1.
+        many: The factors for many rows at once, or None.
     """
 
     a: int
     b: int
     d: int
     s: int
+    many: RowsGeometry | None = None
 
     @property
     def length(self) -> int:
@@ -71,6 +106,8 @@ class Offsets(NamedTuple):
     inner: int
     outer: int
     last: int
+    columns: int
+    bins: int
     end: int
 
 
@@ -79,10 +116,24 @@ def offsets(g: StackedGeometry) -> Offsets:
     second = 4 * g.a * g.a
     inner = second + 3 * g.rows * g.rows
     outer = inner + 2 * g.rows * g.a
-    if g.d == 1:
-        return Offsets(0, second, inner, outer, outer, outer)
-    last = outer + 2 * g.length
-    return Offsets(0, second, inner, outer, last, last + 4 * g.d * g.d)
+    last, columns = outer, outer
+    if g.d > 1:
+        last = outer + 2 * g.length
+        columns = last + 4 * g.d * g.d
+    if g.many is None:
+        return Offsets(0, second, inner, outer, last, columns, columns, columns)
+    bins = columns + (2 * g.many.a * g.many.columns) ** 2
+    end = bins + g.many.groups[1] * (2 * g.many.b * g.many.bins) ** 2
+    return Offsets(0, second, inner, outer, last, columns, bins, end)
+
+
+def many_rows(g: StackedGeometry, batch: int) -> bool:
+    """Return whether rows are transformed many at once.
+
+    A group of 128 rows takes about as long as one row alone. Times of ``nkisim profile`` for gen3
+    and gen4 are within 10 % of the better form's.
+    """
+    return g.many is not None and batch >= sum(g.many.groups)
 
 
 def stacked_geometry(n: int) -> StackedGeometry | None:
@@ -97,7 +148,18 @@ def stacked_geometry(n: int) -> StackedGeometry | None:
             if rest == 0 and (d == 1 or _LEAST <= d <= TILE // 2):
                 s = max(k for k in range(1, TILE // b + 1) if d % k == 0)
                 found.append(StackedGeometry(a, b, d, s))
-    return min(found, key=lambda g: (g.d > 1, _cycles(g), g), default=None)
+    best = min(found, key=lambda g: (g.d > 1, _cycles(g), g), default=None)
+    return None if best is None else best._replace(many=_rows_geometry(n))
+
+
+def _rows_geometry(n: int) -> RowsGeometry | None:
+    """Return the factors with the fewest groups, and then the largest first one, or None."""
+    found = []
+    for a in range(_LEAST, TILE // 4 + 1):
+        b, rest = divmod(n, a)
+        if rest == 0 and _LEAST <= b <= TILE // 2:
+            found.append(RowsGeometry(a, b))
+    return min(found, key=lambda g: (sum(g.groups), -g.a), default=None)
 
 
 def image_geometry(height: int, width: int) -> ImageGeometry | None:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from trnfft._kernels.angles import chirp, dft_matrix, roots, twiddles
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, chunk_columns
-from trnfft._kernels.stacked_geometry import StackedGeometry
+from trnfft._kernels.stacked_geometry import RowsGeometry, StackedGeometry
 from trnsci.core.tiles.hardware import TILE
 
 Table = npt.NDArray[np.float32]
@@ -136,24 +136,45 @@ def four_step_constants(g: Geometry, inverse: bool, scale: float) -> Table:
 
 def stacked_constants(g: StackedGeometry, inverse: bool, scale: float) -> Table:
     """Return the vector of constants of a stacked geometry; ``scale`` multiplies the results."""
-    a, b, d, s = g
+    a, b, d, s, _ = g
     second = _matrix(b, inverse, scale if d == 1 else 1.0).transpose(1, 0, 2)
     wide = [np.kron(part, np.eye(s)) for part in second]
     inner = np.repeat(np.stack(twiddles(b, a, inverse)), s, axis=1)
     tables = [_both(a, inverse, 1.0), np.stack(wide, 1), inner]
-    if d == 1:
-        return _vector(tables)
-    # Columns are c = group s + i; outer[k2, i, group, k1] is the root of c (k1 + a k2).
-    outer = np.stack(twiddles(d, a * b, inverse)).reshape(2, d // s, s, b, a)
-    whole = _both(d, inverse, scale).reshape(2, d // s, s, 2 * d)
-    tables += [outer.transpose(0, 3, 2, 1, 4), whole.transpose(0, 2, 1, 3)]
+    if d > 1:
+        # Columns are c = group s + i; outer[k2, i, group, k1] is the root of c (k1 + a k2).
+        outer = np.stack(twiddles(d, a * b, inverse)).reshape(2, d // s, s, b, a)
+        whole = _both(d, inverse, scale).reshape(2, d // s, s, 2 * d)
+        tables += [outer.transpose(0, 3, 2, 1, 4), whole.transpose(0, 2, 1, 3)]
+    if g.many is not None:
+        tables += _many_rows(g.many, inverse, scale)
     return _vector(tables)
+
+
+def _many_rows(g: RowsGeometry, inverse: bool, scale: float) -> list[_Wide]:
+    """Return the matrices of many rows at once."""
+    a, b = g.a, g.b
+    first = [np.kron(part, np.eye(g.columns)) for part in dft_matrix(a, inverse)]
+    # roots[j2, k2, k1] is the root of j2 (k1 + a k2); the last group has bins of the one before.
+    whole = [part.reshape(b, b, a) for part in dft_matrix(a * b, inverse, rows=b)]
+    starts = [min(i * g.bins, a - g.bins) for i in range(g.groups[1])]
+    depth, matrices = b * g.bins, []
+    for start in starts:
+        blocks = np.zeros((2, g.bins, b, b, g.bins))
+        for i in range(g.bins):
+            blocks[:, i, :, :, i] = [scale * part[:, :, start + i] for part in whole]
+        matrices.append(_real_form(*blocks.reshape(2, depth, depth)))
+    return [_real_form(*first), np.stack(matrices, 1)]
 
 
 def _both(factor: int, inverse: bool, scale: float) -> _Wide:
     """Return the real form of the DFT matrix of a factor, by blocks of real and imaginary parts."""
-    real, imaginary = dft_matrix(factor, inverse)
-    return scale * np.block([[real, imaginary], [-imaginary, real]])
+    return scale * _real_form(*dft_matrix(factor, inverse))
+
+
+def _real_form(real: _Wide, imaginary: _Wide) -> _Wide:
+    """Return the matrix that multiplies rows of a real and an imaginary part as a complex one."""
+    return np.block([[real, imaginary], [-imaginary, real]])
 
 
 def _weights(g: Geometry) -> _Wide:

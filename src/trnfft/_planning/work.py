@@ -99,7 +99,17 @@ def stacked_work(p: Problem, g: StackedGeometry) -> Work:
     flops = n * (8 * sum(factors) + 6 * (len(factors) - 1))
     squared = sum(2 * f / 6 + 1 for f in factors) + _TABLE * (len(factors) - 1)
     moved = n * (2 * p.itemsize + 8 + (16 if g.d > 1 else 0))
-    return Work(p.batch * flops, p.batch * moved + 4 * offsets(g).end, _error(squared))
+    return Work(p.batch * flops, p.batch * moved + 4 * offsets(g).columns, _error(squared))
+
+
+def many_rows_work(p: Problem, g: StackedGeometry) -> Work:
+    """Return the work of a transform of many rows at once; twiddles are in the second matrices."""
+    assert g.many is not None
+    n, (a, b) = p.n, g.many
+    tables = 4 * (offsets(g).end - offsets(g).columns)
+    squared = sum(2 * f / 6 + 1 for f in (a, b))
+    moved = n * (2 * p.itemsize + 8)
+    return Work(p.batch * 8 * n * (a + b), p.batch * moved + tables, _error(squared))
 
 
 def stacked_image_work(p: Problem, g: ImageGeometry) -> Work:

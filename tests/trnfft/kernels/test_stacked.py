@@ -9,7 +9,7 @@ import trnfft
 from each_case import each_case
 from oracles.fourier_long import transform, worst_error
 from trnfft._kernels.stacked import stacked
-from trnfft._kernels.stacked_geometry import StackedGeometry, offsets, stacked_geometry
+from trnfft._kernels.stacked_geometry import StackedGeometry, many_rows, offsets, stacked_geometry
 from trnfft._planning.choice import stacked_constants
 
 from ...trnblas.kernels.harness_products import Count, run, values
@@ -50,7 +50,8 @@ def test_every_generation_and_direction(n, generation):
 @each_case("batch", [1, 15, 16, 17, 31, 32, 33, 70])  # 16 rows in a bank, 32 in a chunk
 def test_batches_around_banks_and_chunks(batch):
     x = signals(batch, 1024)
-    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+    row_by_row = stacked_geometry(1024)._replace(many=None)
+    assert worst_error(spectrum(x, geometry=row_by_row), transform(x)) <= LIMIT
 
 
 # One column and several on partitions; one chunk of columns, several, and a ragged one.
@@ -63,13 +64,41 @@ def test_geometries_of_three_factors(factors):
     assert worst_error(spectrum(x, geometry=geometry), transform(x)) <= LIMIT
 
 
-@each_case("n", [1024, 9216])
-def test_a_nan_stays_in_its_row(n):
-    x = signals(3, n)
+@each_case(("batch", "n"), [(3, 1024), (3, 9216), (40, 640)])
+def test_a_nan_stays_in_its_row(batch, n):
+    x = signals(batch, n)
     x[1, 7] = np.nan
     got = spectrum(x)
     assert np.isnan(got[1]).all()
-    assert worst_error(got[[0, 2]], transform(x[[0, 2]])) <= LIMIT
+    assert worst_error(got[[0, *range(2, batch)]], transform(x[[0, *range(2, batch)]])) <= LIMIT
+
+
+# Groups that divide both factors; that divide neither; one bin or all columns in a group.
+@each_case("n", [1024, 1025, 54 * 20, 2048, 31 * 61, 4 * 64])
+def test_lengths_of_many_rows(n):
+    geometry = stacked_geometry(n)
+    assert geometry.many is not None
+    x = signals(sum(geometry.many.groups), n)
+    assert many_rows(geometry, len(x))
+    assert worst_error(spectrum(x), transform(x)) <= LIMIT
+
+
+@each_case("generation", GENERATIONS)
+@each_case("batch", [21, 127, 128, 129, 257])  # 21 groups, 128 rows on partitions
+def test_batches_of_many_rows(batch, generation):
+    x = signals(batch, 640)
+    assert worst_error(spectrum(x, generation), transform(x)) <= LIMIT
+    back = spectrum(x[:23], generation, inverse=True, scale=1 / 640)
+    assert worst_error(back, transform(x[:23].conj()).conj() / 640) <= LIMIT
+
+
+@each_case("batch", [20, 21])
+def test_bfloat16_is_read_as_float32(batch):
+    x = [values(batch, 640, dtype="bfloat16", seed=s) for s in (1, 2)]
+    geometry = stacked_geometry(640)
+    re, im = run(stacked, "gen3", *x, stacked_constants(geometry, False, 1.0), geometry)
+    wide = x[0].astype(np.float32) + 1j * x[1].astype(np.float32)
+    assert worst_error(re + 1j * im, transform(wide)) <= LIMIT
 
 
 @each_case("generation", GENERATIONS)
@@ -85,13 +114,25 @@ def test_the_longest_transform_fits_on_chip(generation):
     assert count.sbuf_bytes <= 180_224  # usable on gen2, the smallest
 
 
-def test_bytes_are_those_of_the_plan():
-    for n in (1024, 32768):
-        plan = trnfft.plan((5, n))
-        zeros = np.zeros((5, n), np.float32)
-        (constants,) = plan.constants()
-        count = Count(stacked, "gen3", zeros, zeros, constants, plan.geometry)
-        assert count.hbm_bytes == plan.cost.hbm_bytes
+def test_many_rows_fit_on_chip():
+    geometry, zeros = stacked_geometry(2048), np.zeros((256, 2048), np.float32)
+    constants = np.zeros(offsets(geometry).end, "f4")
+    count = Count(stacked, "gen3", zeros, zeros, constants, geometry)
+    assert count.instructions["nc_transpose"] == 2 * sum(geometry.many.groups)
+    assert count.sbuf_bytes <= 180_224
+    assert count.psum_banks <= 8
+
+
+@each_case(
+    ("batch", "n", "generation"),
+    [(5, 1024, "gen3"), (5, 32768, "gen3"), (200, 1024, "gen3"), (200, 1024, "gen2")],
+)
+def test_bytes_are_those_of_the_plan(batch, n, generation):
+    plan = trnfft.plan((batch, n), generation=generation)
+    zeros = np.zeros((batch, n), np.float32)
+    (constants,) = plan.constants()
+    count = Count(stacked, generation, zeros, zeros, constants, plan.geometry)
+    assert count.hbm_bytes == plan.cost.hbm_bytes
 
 
 @each_case("n", [1024, 65536, 1001, 44100])
@@ -100,6 +141,9 @@ def test_a_geometry_is_within_its_limits(n):
     assert found.length == n
     assert max(2 * found.a, found.rows, 2 * found.d) <= 128
     assert found.d == 1 or found.d % found.s == 0
+    many = found.many
+    assert (many is None) == (n != 1024)  # 1001 is 13 x 77 or 11 x 91
+    assert many is None or (many.a * many.b == n and many.a <= 32 and many.b <= 64)
 
 
 @pytest.mark.parametrize("n", [127, 2 * 127, 2**20, 1021 * 4])

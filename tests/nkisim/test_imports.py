@@ -64,6 +64,8 @@ RUNS = {"nkisim.api", "nkisim.checks", "nkisim.filecheck", "nkisim.isa", "nkisim
     [
         (["--version"], HEAVY | RUNS | {"nkisim.diagnostics"}),
         (["rule", "M004"], HEAVY | RUNS | {"nkisim.diagnostics"}),
+        (["rule", "accumulate-after-fill"], HEAVY | RUNS | {"nkisim.diagnostics"}),
+        (["rules", "psum"], HEAVY | RUNS | {"nkisim.diagnostics"}),
         (["upgrade", __file__], RUNS | {"ml_dtypes", "rich", "concurrent"}),
         (["check", "--source-only", "--allow-none", __file__], {"nkisim.profiling", "rich"}),
         (["check", "--allow-none", __file__], {"nkisim.profiling", "nkisim.upgrade", "rich"}),

@@ -247,8 +247,7 @@ class Kinds:
 
     def _uses(self, function: Function) -> tuple[list[ast.Name], bool]:
         """Return the names that stand for a function, and whether they may stand for others."""
-        scope = self._module.scope(function)
-        made = [] if scope is None else scope.lookup(function.name)
+        made = self._module.scope(function).lookup(function.name)
         return (made[0].references if made else []), len(made) != 1
 
     def loop_of(self, function: Function) -> str:
@@ -270,8 +269,8 @@ class Kinds:
         for use in uses:
             call, given = self._module.parent(use), None
             if isinstance(call, ast.Call) and call.func is use:
-                given = arguments_of(call, names)
-            found.add(self._kind((given or {}).get(parameter)))
+                given = arguments_of(call, names).get(parameter)
+            found.add(self._kind(given))
         return found
 
     def _is_operand(self, use: ast.Name) -> bool:

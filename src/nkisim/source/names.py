@@ -52,17 +52,17 @@ def _parameters(path: str) -> tuple[str, ...] | None:
     return None
 
 
-def arguments_of(call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr] | None:
-    """Return the arguments of a call by parameter, or None if they cannot be told apart.
+def arguments_of(call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr]:
+    """Return the arguments of a call by parameter, or none if they cannot be told apart.
 
     They cannot if there are stars, too many arguments, or two for one parameter.
     """
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > len(parameters):
-        return None
+        return {}
     found = dict(zip(parameters, call.args, strict=False))
     for keyword in call.keywords:
         if keyword.arg is None or keyword.arg in found:
-            return None
+            return {}
         found[keyword.arg] = keyword.value
     return found
 
@@ -70,7 +70,7 @@ def arguments_of(call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.exp
 def nki_arguments(call: ast.Call, path: str) -> dict[str, ast.expr]:
     """Return the arguments of a function of NKI by parameter; none if that is not certain."""
     parameters = _parameters(path)
-    return {} if parameters is None else arguments_of(call, parameters) or {}
+    return {} if parameters is None else arguments_of(call, parameters)
 
 
 _OUTPUTS = ("dst", "dst_idx", "dst_scale", "idx_dst", "reduce_res", "val_dst")
@@ -167,10 +167,9 @@ class Names(Nodes):
         base, tail = node, ""
         while isinstance(base, ast.Attribute):
             tail, base = f".{base.attr}{tail}", base.value
-        scope = self.scope(base)
-        if not isinstance(base, ast.Name) or scope is None:
+        if not isinstance(base, ast.Name):
             return None
-        bound = scope.lookup(base.id)
+        bound = self.bound(base)
         names = {one.imported and one.imported + tail for one in bound}
         full = names.pop() if len(names) == 1 else ""
         if len(bound) == 1 and not full:
@@ -180,8 +179,7 @@ class Names(Nodes):
 
     def path(self, node: ast.AST) -> str:
         """Return the full name of an expression, or that of a builtin; empty if unknown."""
-        scope = self.scope(node)
-        if isinstance(node, ast.Name) and scope is not None and not scope.lookup(node.id):
+        if isinstance(node, ast.Name) and not self.bound(node):
             return node.id if hasattr(builtins, node.id) else ""
         return self.name(node) or ""
 
@@ -196,17 +194,16 @@ class Names(Nodes):
     def imported_names(self) -> Iterator[str]:
         """Yield the full names of imports whose local name has no other binding."""
         for item in self.all(ast.alias):
-            scope, name = self.scope(item), item.asname or item.name.split(".")[0]
-            full = {one.imported for one in scope.lookup(name)} if scope is not None else set()
+            name = item.asname or item.name.split(".")[0]
+            full = {one.imported for one in self.scope(item).lookup(name)}
             if len(full) == 1:
                 yield full.pop().removeprefix(OLD_PACKAGE)
 
     def is_alias(self, node: ast.AST) -> bool:
         """Return whether a name is an alias of one of NKI by assignment, not by import."""
-        scope = self.scope(node)
-        if not isinstance(node, ast.Name) or scope is None or self.name(node) is None:
+        if not isinstance(node, ast.Name) or self.name(node) is None:
             return False
-        return not any(one.imported for one in scope.lookup(node.id))
+        return not any(one.imported for one in self.bound(node))
 
     def nki_name(self, node: ast.AST, module: str) -> str | None:
         """Return ``"load"`` for ``nl.load`` if ``module`` is ``"nki.language"``, else None."""
@@ -224,10 +221,8 @@ class Names(Nodes):
 
     def _alias(self, module: str) -> str | None:
         wanted = {module, OLD_PACKAGE + module}
-        scope = self.scope(self.module)
-        if scope is None:
-            return None
-        bound = {name: {one.imported for one in made} for name, made in scope.assignments.items()}
+        made = self.body(self.module).assignments
+        bound = {name: {one.imported for one in several} for name, several in made.items()}
         for name in sorted(bound, key=lambda n: (n != SHORT_NAMES.get(module), n)):
             if bound[name] <= wanted:
                 return name
@@ -249,11 +244,8 @@ class Names(Nodes):
 
         Tuples on the left, loop variables, parameters and augmented assignments are such bindings.
         """
-        scope = self.scope(name)
-        if not isinstance(name, ast.Name) or scope is None:
-            return None
         found = []
-        for assignment in scope.lookup(name.id):
+        for assignment in self.bound(name) if isinstance(name, ast.Name) else ():
             statement = self.parent(assignment.node)
             if isinstance(statement, ast.AugAssign):
                 continue
@@ -291,8 +283,8 @@ class Names(Nodes):
             value, call = call, self.parent(call)
         return call if isinstance(call, ast.Call) and call.func is not value else None
 
-    def arguments(self, call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr] | None:
-        """Return the arguments of a call by parameter, or None if they cannot be told apart."""
+    def arguments(self, call: ast.Call, parameters: Sequence[str]) -> dict[str, ast.expr]:
+        """Return the arguments of a call by parameter, or none if they cannot be told apart."""
         return arguments_of(call, parameters)
 
     def keyword(self, call: ast.Call, name: str) -> Argument | None:

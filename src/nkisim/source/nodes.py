@@ -138,14 +138,13 @@ class Nodes:
         """All scopes of the file."""
         return set(self._tree.scopes.values())
 
-    def scope(self, node: ast.AST) -> Scope | None:
-        """Return the scope in which a node is evaluated."""
-        return self._tree.scopes.get(node)
+    def scope(self, node: ast.AST) -> Scope:
+        """Return the scope in which a node is evaluated; the module's for a node of another text."""
+        return self._tree.scopes.get(node) or self.body(self.module)
 
     def bound(self, name: ast.Name) -> list[Assignment]:
         """Return the bindings that a name may stand for."""
-        scope = self.scope(name)
-        return [] if scope is None else scope.lookup(name.id)
+        return self.scope(name).lookup(name.id)
 
     def is_local(self, name: ast.Name) -> bool:
         """Return whether a name is bound in a definition, not in the module."""

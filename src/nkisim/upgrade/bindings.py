@@ -14,10 +14,8 @@ def binding(source: Source, name: ast.Name, at: ast.AST | None = None) -> ast.AS
     ``at`` is the name itself unless given. Of several assignments it is the last one before
     ``at``, if it is always executed before ``at`` and no loop brings another value back.
     """
-    scope, place = source.scope(name), name if at is None else at
-    if scope is None:
-        return None
-    nodes = [assignment.node for assignment in scope.assignments[name.id]]
+    place = name if at is None else at
+    nodes = [assignment.node for assignment in source.scope(name).assignments[name.id]]
     if len(nodes) <= 1:
         return nodes[0] if nodes else None
     start = source.span(source.statement_of(place))[0]
@@ -43,25 +41,31 @@ def _ready(source: Source, node: ast.AST) -> int:
     return source.span(statement if is_simple(statement) else node)[1]
 
 
-def assigned_value(source: Source, name: ast.Name) -> tuple[ast.expr, int | None, ast.AST] | None:
-    """Return the value that a name has, its place if a tuple is unpacked, and the statement."""
+def assigned_value(source: Source, name: ast.Name) -> tuple[ast.expr, int | None] | None:
+    """Return the value that a name has, and the place of its part if a tuple is unpacked."""
     node = binding(source, name)
     above = None if node is None else source.parent(node)
     place = None
     if isinstance(above, ast.Tuple | ast.List) and isinstance(node, ast.expr):
         place, above = above.elts.index(node), source.parent(above)
     if isinstance(above, ast.Assign):
-        return above.value, place, above
+        return above.value, place
     if isinstance(above, ast.AnnAssign) and above.value is not None and place is None:
-        return above.value, None, above
+        return above.value, None
     return None
+
+
+def whole_value(source: Source, name: ast.Name) -> ast.expr | None:
+    """Return the value that a name has and that means the same where the name is used."""
+    value, place = assigned_value(source, name) or (None, None)
+    known = value is not None and place is None and same_values(source, value, name)
+    return value if known else None
 
 
 def same_values(source: Source, node: ast.AST, at: ast.AST) -> bool:
     """Return whether an expression has at ``at`` the value that it has where it is written."""
     for name in source.within(node, ast.Name):
-        scope = source.scope(name)
-        if scope is None or len(scope.assignments[name.id]) < 2:
+        if len(source.scope(name).assignments[name.id]) < 2:
             continue
         here = binding(source, name)
         if here is None or here is not binding(source, name, at):

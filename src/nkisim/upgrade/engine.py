@@ -7,10 +7,11 @@ import tokenize
 from dataclasses import dataclass, field, replace
 
 from nkisim.rewriting import Edit, applied, disjoint, loses_comment
+from nkisim.source import SHORT_NAMES
 from nkisim.upgrade import beta1, beta2, later
 from nkisim.upgrade.releases import ERAS, TARGETS, Since, release_of, rules_between, version_of
 from nkisim.upgrade.rules import Era, Match, Rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import PLACEHOLDER, Source
 
 assert beta1.__name__ and beta2.__name__ and later.__name__  # importing them fills the table
 
@@ -158,7 +159,33 @@ def _matches(
     """
     found = [(rule, match) for rule in rules for match in rule.find(source)]
     wanted = [(rule, match) for rule, match in found if rule.applies(match, target, known)]
-    return [(rule, _possible(source, m)) for rule, m in wanted], len(found) - len(wanted)
+    possible = [(rule, _possible(source, _imported(source, match))) for rule, match in wanted]
+    return possible, len(found) - len(wanted)
+
+
+def _imported(source: Source, match: Match) -> Match:
+    """Return a match with the names of the modules of NKI in its texts, and with their imports.
+
+    It has no edits if the usual name of a module that is not imported means something else.
+    """
+    texts = "".join((match.message, *(edit.text for edit in match.edits)))
+    modules = sorted(set(PLACEHOLDER.findall(texts)), reverse=True)
+    if not modules:
+        return match
+    known = {module: source.import_of(module) for module in modules}
+    names = {m: SHORT_NAMES[m] if found is None else found[0] for m, found in known.items()}
+
+    def named(text: str) -> str:
+        return PLACEHOLDER.sub(lambda one: names[one[1]], text)
+
+    message = named(match.message)
+    missing = [module for module, found in known.items() if found is None]
+    if missing and match.edits:
+        first = f"import {missing[0]} under a name that is free, then upgrade again"
+        return replace(match, edits=(), message=f"{first}: {message}", review="")
+    imports = [edit for found in known.values() if found is not None for edit in found[1]]
+    edits = [replace(edit, text=named(edit.text)) for edit in match.edits]
+    return replace(match, edits=(*imports, *edits) if edits else (), message=message)
 
 
 def _possible(source: Source, match: Match) -> Match:

@@ -133,11 +133,25 @@ def rule(
     """
 
     def register(find: Finder) -> Finder:
-        if id in RULES:
-            raise ValueError(f"rule {id} is declared twice")
+        assert id not in RULES
         since, to = _STEPS[max(filter(id.startswith, _STEPS), key=len)]
         form = (deprecated, refused, shows, until, same_as)
         RULES[id] = Rule(id, title, since, to, kind, certain, find, *form)
         return find
 
     return register
+
+
+def removed(keyword: str, *functions: str, review: str = "") -> Finder:
+    """Return the function that drops a keyword argument in the calls of functions of NKI."""
+
+    def find(source: Source) -> Iterator[Match]:
+        for function in functions:
+            module, _, name = function.rpartition(".")
+            for call in source.calls(module, name):
+                argument = source.keyword(call, keyword)
+                if argument is not None:
+                    edit = source.without_argument(call, argument)
+                    yield Match(call, f"{keyword}= is removed", (edit,), review)
+
+    return find

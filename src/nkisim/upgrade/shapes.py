@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from nkisim.upgrade.bindings import assigned_value, same_values
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.bindings import assigned_value, whole_value
+from nkisim.upgrade.source import NL, Source
 from nkisim.upgrade.tiles import ALLOCATIONS, allocated
 
 _KEEP = ("copy", "exp", "negative", "rsqrt", "sqrt", "square", "tanh", "reciprocal", "sigmoid")
@@ -16,10 +16,8 @@ def tile_shape(source: Source, node: ast.AST, depth: int = 0) -> list[str] | Non
     if depth > 8:
         return None
     if isinstance(node, ast.Name):
-        found = assigned_value(source, node)
-        if found is None or found[1] is not None or not same_values(source, found[0], node):
-            return None
-        return tile_shape(source, found[0], depth + 1)
+        value = whole_value(source, node)
+        return None if value is None else tile_shape(source, value, depth + 1)
     if isinstance(node, ast.Subscript):
         return _part(source, node)
     if not isinstance(node, ast.Call):
@@ -52,7 +50,7 @@ def _part(source: Source, node: ast.Subscript) -> list[str] | None:
 
 
 def tile_dtype(source: Source, node: ast.AST, depth: int = 0) -> str | None:
-    """Return the dtype of a tile as a text: ``"nl.float32"``, ``"x.dtype"``; None if unknown."""
+    """Return the dtype of a tile as a text: ``"NL.float32"``, ``"x.dtype"``; None if unknown."""
     if depth > 8:
         return None
     if isinstance(node, ast.Subscript):
@@ -67,15 +65,17 @@ def tile_dtype(source: Source, node: ast.AST, depth: int = 0) -> str | None:
     name = source.nki_name(node.func, "nki.language") or ""
     if name != "load" and name not in ALLOCATIONS:
         return None
-    found_arguments = source.arguments(node, ALLOCATIONS.get(name, ("src",))) or {}
-    given = found_arguments.get("dtype")
+    arguments = source.arguments(node, ALLOCATIONS.get(name, ("src",)))
+    given = arguments.get("dtype")
     if given is None:
-        src = found_arguments.get("src")
+        src = arguments.get("src")
         return None if src is None else tile_dtype(source, src, depth + 1)
     if isinstance(given, ast.Attribute) and given.attr == "dtype":
         return tile_dtype(source, given.value, depth + 1)
     full = source.name(given) or ""
-    return f"nl.{full.rpartition('.')[2]}" if full.startswith(("nki.language.", "numpy.")) else None
+    return (
+        f"{NL}.{full.rpartition('.')[2]}" if full.startswith(("nki.language.", "numpy.")) else None
+    )
 
 
 def is_number(source: Source, node: ast.AST) -> bool:

@@ -10,6 +10,11 @@ from functools import cached_property
 from nkisim.rewriting import Edit
 from nkisim.source import OLD_PACKAGE, SHORT_NAMES, Argument, Kinds, Names
 
+NKI, NISA, NL = (f"\0{module}\0" for module in ("nki", "nki.isa", "nki.language"))
+"""The modules in texts that rules write; the engine puts in their names, and imports them."""
+
+PLACEHOLDER = re.compile("\0([a-z.]+)\0")
+
 
 class Source(Names):
     """One module, parsed once for all rules."""

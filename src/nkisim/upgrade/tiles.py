@@ -40,7 +40,7 @@ def allocated(source: Source, node: ast.AST) -> dict[str, ast.expr]:
     if not isinstance(node, ast.Call):
         return {}
     parameters = ALLOCATIONS.get(source.nki_name(node.func, "nki.language") or "")
-    return {} if parameters is None else source.arguments(node, parameters) or {}
+    return {} if parameters is None else source.arguments(node, parameters)
 
 
 def allocation(source: Source, node: ast.AST) -> list[dict[str, ast.expr]] | None:
@@ -167,7 +167,7 @@ def is_column(source: Source, node: ast.AST, seen: frozenset[str] = frozenset())
     if isinstance(node, ast.Call):
         name = source.nki_name(node.func, "nki.language")
         if name in _REDUCTIONS:
-            axis = (source.arguments(node, ("x", "axis")) or {}).get("axis")
+            axis = source.arguments(node, ("x", "axis")).get("axis")
             if isinstance(axis, ast.Tuple | ast.List) and len(axis.elts) == 1:
                 axis = axis.elts[0]
             return axis is not None and source.code(axis) in ("1", "-1")

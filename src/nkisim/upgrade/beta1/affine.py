@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass, field, replace
 
 from nkisim.source import is_none, is_simple, literal_integer
-from nkisim.upgrade.bindings import assigned_value, same_values
+from nkisim.upgrade.bindings import assigned_value, same_values, whole_value
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
 
@@ -132,10 +132,8 @@ def _arange(source: Source, node: ast.Subscript) -> Index | None:
 def grid(source: Source, node: ast.AST) -> list[Index] | None:
     """Return the ranges of ``nl.mgrid[0:128, 0:512]``, or of a name that stands for it."""
     if isinstance(node, ast.Name):
-        found = assigned_value(source, node)
-        if found is None or found[1] is not None or isinstance(found[0], ast.Name):
-            return None
-        return grid(source, found[0]) if same_values(source, found[0], node) else None
+        value = whole_value(source, node)
+        return None if value is None or isinstance(value, ast.Name) else grid(source, value)
     if not isinstance(node, ast.Subscript) or source.name(node.value) != "nki.language.mgrid":
         return None
     bounds = []
@@ -189,11 +187,10 @@ def _direct(source: Source, node: ast.AST, seen: frozenset[str]) -> Index | None
         return _component(source, node)
     if not isinstance(node, ast.Name) or node.id in seen:
         return None
-    found = assigned_value(source, node)
-    if found is None:
-        return None
-    value, place, _ = found
+    value, place = assigned_value(source, node) or (None, None)
     index: Index | None = None
+    if value is None:
+        return None
     if place is not None:
         ranges = grid(source, value) if isinstance(value, ast.Subscript) else None
         index = ranges[place] if ranges is not None and place < len(ranges) else None
@@ -251,12 +248,12 @@ def _made_from(source: Source, node: ast.AST, tiles: bool, seen: frozenset[str])
     if (tiles and is_tile(source, node)) or re.search(r"\b(arange|mgrid)\b", source.code(node)):
         return True
     for name in source.within(node, ast.Name):
-        scope, user = source.scope(name), source.parent(name)
-        if scope is None or name.id in seen:
+        user = source.parent(name)
+        if name.id in seen:
             continue
         if isinstance(user, ast.Attribute) and user.attr in ("shape", "dtype"):
             continue
-        for assignment in scope.lookup(name.id):
+        for assignment in source.bound(name):
             for above in source.ancestors(assignment.node):
                 within = seen | {name.id}
                 value = getattr(above, "value", None) if is_simple(above) else None

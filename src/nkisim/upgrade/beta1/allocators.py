@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NL, Source
 
 _LANGUAGE, _COMPILER = "nki.language", "nki.compiler."
 _BUFFERS = {
@@ -25,12 +25,11 @@ def _allocators(source: Source) -> Iterator[Match]:
     done: set[ast.AST] = set()
     for call in source.all(ast.Call):
         full = _full_name(source, call.func)
-        memory, language = _BUFFERS.get(full), source.import_of(_LANGUAGE)
-        if memory is not None and language is not None:
+        if full in _BUFFERS:
             done.add(call.func)
-            edits = (*language[1], source.replaced(call, f"{language[0]}.{memory}"))
+            edit = source.replaced(call, f"{NL}.{_BUFFERS[full]}")
             review = "the compiler places the tensor: check that all of them fit"
-            yield Match(call, "the tensor has no fixed place", edits, review)
+            yield Match(call, "the tensor has no fixed place", (edit,), review)
         directive = source.keyword(call, "directives")
         if directive is not None and source.nki_name(call.func, _LANGUAGE) is not None:
             done.update(source.within(directive.node, ast.Attribute))
@@ -73,10 +72,9 @@ def _alias_line(source: Source, node: ast.AST) -> tuple[ast.stmt, bool] | None:
     if source.name(node) not in _BUFFERS or line is None or not isinstance(statement, ast.Assign):
         return None
     target = statement.targets[0]
-    scope = source.scope(target)
-    if len(statement.targets) != 1 or not isinstance(target, ast.Name) or scope is None:
+    if len(statement.targets) != 1 or not isinstance(target, ast.Name):
         return None
-    return line, any(one.references for one in scope.assignments[target.id])
+    return line, any(one.references for one in source.scope(target).assignments[target.id])
 
 
 def without_decorator(source: Source, decorator: ast.expr) -> Edit | None:

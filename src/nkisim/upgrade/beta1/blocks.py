@@ -9,7 +9,7 @@ from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.affine import depends
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import ALLOCATIONS, is_tile
+from nkisim.upgrade.tiles import allocated, is_tile
 
 _LANGUAGE = "nki.language"
 _ADVICE = (
@@ -28,8 +28,7 @@ def _blocks(source: Source) -> Iterator[Match]:
         if shape.elts[0] is mark:
             continue  # MG-108
         name = _target(source, shape)
-        scope = None if name is None else source.scope(name)
-        made = [] if name is None or scope is None else scope.assignments[name.id]
+        made = [] if name is None else source.scope(name).assignments[name.id]
         edits: list[Edit] = []
         for assignment in made:
             found = _moved_shape(source, assignment.node)
@@ -68,10 +67,9 @@ def _moved_shape(source: Source, name: ast.AST) -> tuple[Edit, ast.AST, int] | N
     if not isinstance(statement, ast.Assign) or not isinstance(statement.value, ast.Call):
         return None
     call = statement.value
-    function = source.nki_name(call.func, _LANGUAGE) or ""
-    arguments = source.arguments(call, ALLOCATIONS.get(function, ())) or {}
+    arguments = allocated(source, call)
     shape, buffer = arguments.get("shape"), arguments.get("buffer")
-    if function not in ALLOCATIONS or not isinstance(shape, ast.Tuple | ast.List):
+    if not isinstance(shape, ast.Tuple | ast.List):
         return None
     if buffer is not None and source.nki_name(buffer, _LANGUAGE) not in ("sbuf", "psum"):
         return None

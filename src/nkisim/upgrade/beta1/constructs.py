@@ -38,7 +38,7 @@ def _is_other_key(key: ast.expr | None) -> bool:
 @rule("MG-118", "gather_flattened needs uint32 indices", "report", certain=False)
 def _gather(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "gather_flattened"):
-        indices = (source.arguments(call, ("data", "indices")) or {}).get("indices")
+        indices = source.arguments(call, ("data", "indices")).get("indices")
         dtype = None if indices is None else dtype_of(source, indices)
         if dtype not in (None, "uint32"):
             yield Match(call, f"the indices are {dtype}: copy them into a uint32 tile in SBUF")
@@ -118,12 +118,12 @@ def _loop(source: Source, node: ast.ListComp) -> Edit | None:
     line = source.statement(statement)
     if line is None:
         return None
-    target, scope = statement.targets[0], source.scope(statement)
-    if not isinstance(target, ast.Name) or not isinstance(clause.target, ast.Name) or scope is None:
+    target = statement.targets[0]
+    if not isinstance(target, ast.Name) or not isinstance(clause.target, ast.Name):
         return None
     if len(node.generators) > 1 or clause.is_async:
         return None
-    bound = {name for name, made in scope.assignments.items() if made}
+    bound = {name for name, made in source.scope(statement).assignments.items() if made}
     used = source.words(node)
     nested = source.within(node.elt, ast.ListComp)
     if clause.target.id in bound or target.id in used or nested:
@@ -145,19 +145,14 @@ def _closures(source: Source) -> Iterator[Match]:
     kernels = source.kernels()
     for function in source.device_functions():
         outer = source.function_of(function)
-        above = None if outer is None else source.scope(outer.body[0])
-        if above is None or outer in source.device_functions():
+        if outer is None or outer in source.device_functions():
             continue
-        own = source.scope(function.body[0])
+        above, own = source.body(outer), source.body(function)
         names = []
         for name in source.within(function.body, ast.Name):
-            scope = source.scope(name)
-            if scope is None or own is None or own.assignments[name.id]:
-                continue
-            found = scope.lookup(name.id)
+            found = [] if own.assignments[name.id] else source.bound(name)
             if found and found[0].scope is above and found[0].node not in kernels:
                 names.append(name.id)
         for used in dict.fromkeys(names):
-            yield Match(
-                function, f"pass {used} as an argument: enclosing variables are not visible"
-            )
+            message = f"pass {used} as an argument: enclosing variables are not visible"
+            yield Match(function, message)

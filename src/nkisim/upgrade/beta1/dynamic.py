@@ -50,23 +50,17 @@ def _gathered(source: Source, node: ast.Subscript) -> str | None:
         rows = sliced(source, first)
     if rows is None or base_name(first) is None:
         return None
-    name = tensor.id
-    pattern, offset, places = [], "0", [0]
-    for dimension in range(1, len(indices)):
-        stride = "1"
-        for inner in range(dimension + 1, len(indices)):
-            stride = product(stride, f"{name}.shape[{inner}]")
+    name, count = tensor.id, len(indices)
+    strides = [product(*(f"{name}.shape[{i}]" for i in range(n + 1, count))) for n in range(count)]
+    pattern, offset, places = [f"[{strides[0]}, {rows}.shape[0]]"], "0", [0]
+    for dimension in range(1, count):
         part = _extent(source, indices[dimension], places, f"{name}.shape[{dimension}]")
         if part is None:
             return None
-        pattern.append(f"[{stride}, {part[1]}]")
-        offset = total(offset, product(part[0], stride))
-    stride = "1"
-    for inner in range(1, len(indices)):
-        stride = product(stride, f"{name}.shape[{inner}]")
-    first_pair = f"[{stride}, {rows}.shape[0]]"
+        pattern.append(f"[{strides[dimension]}, {part[1]}]")
+        offset = total(offset, product(part[0], strides[dimension]))
     moved = "" if offset == "0" else f"offset={offset}, "
-    return f"{name}.ap(pattern=[{', '.join([first_pair, *pattern])}], {moved}vector_offset={rows})"
+    return f"{name}.ap(pattern=[{', '.join(pattern)}], {moved}vector_offset={rows})"
 
 
 def _is_whole(source: Source, tensor: ast.Name) -> bool:

@@ -9,7 +9,7 @@ from nkisim.rewriting import Edit
 from nkisim.source import Function
 from nkisim.upgrade.beta1.allocators import without_decorator
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NKI, Source
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _TIMED = ("nki.baremetal", "nki.benchmark", "nki.profile")
@@ -44,17 +44,14 @@ def _helpers(source: Source) -> Iterator[Match]:
         traced = mode is not None and source.code(mode.value).strip("\"'") == "trace"
         if name != "nki.trace" and not (name == "nki.jit" and traced):
             continue
-        nki = source.import_of("nki")
-        if isinstance(function, Function) and function.name in launched:
-            if nki is not None:
-                edits = (*nki[1], source.replaced(node, f"{nki[0]}.jit"))
-                yield Match(node, "a function that is launched is a kernel", edits)
-            continue
         edit = without_decorator(source, node)
-        if edit is None:
+        if isinstance(function, Function) and function.name in launched:
+            edit = source.replaced(node, f"{NKI}.jit")
+            yield Match(node, "a function that is launched is a kernel", (edit,))
+        elif edit is None:
             yield Match(node, "remove the decorator of the helper")
-            continue
-        yield Match(node, "helpers are plain functions", (edit,))
+        else:
+            yield Match(node, "helpers are plain functions", (edit,))
 
 
 _ENTRY = {
@@ -69,53 +66,46 @@ _ENTRY = {
 @rule("MG-126", "removed entry points", "partial")
 def _entry_points(source: Source) -> Iterator[Match]:
     done: set[ast.AST] = set()
-    nki = source.import_of("nki")
     for call in source.calls("nki", "simulate_kernel"):
         given = source.given(call)
         first = given[0] if given else None
-        if first is None or first.keyword is not None or first.star or nki is None:
-            continue
-        if not isinstance(first.value, ast.Name):
+        if first is None or not isinstance(first.node, ast.Name):
             continue
         done.add(call.func)
         start, stop = source.span(first.node)
         stop = source.span(given[1].node)[0] if len(given) > 1 else stop
         edits = (
-            *nki[1],
-            source.replaced(call.func, f"{nki[0]}.simulate"),
-            Edit(start, stop, source.code(first.value) + ")("),
+            source.replaced(call.func, f"{NKI}.simulate"),
+            Edit(start, stop, source.code(first.node) + ")("),
         )
         yield Match(call, "nki.simulate wraps the kernel", edits)
     for node, _ in source.decorators():
-        if nki is not None and _marked(source, node) in _TIMED:
+        if _marked(source, node) in _TIMED:
             done.add(node.func if isinstance(node, ast.Call) else node)
             review = "the function returns its outputs; measure with the profiler"
-            edits = (*nki[1], source.replaced(node, f"{nki[0]}.jit"))
-            yield Match(node, "the kernel is marked with nki.jit", edits, review)
-    yield from _other_names(source, nki, done)
+            edit = source.replaced(node, f"{NKI}.jit")
+            yield Match(node, "the kernel is marked with nki.jit", (edit,), review)
+    yield from _other_names(source, done)
     for used in (*source.all(ast.Attribute), *source.all(ast.Name)):
         name = source.nki_name(used, "nki")
         if name in _ENTRY and used not in done and not _is_part(source, used):
             yield Match(used, f"nki.{name} was removed: {_ENTRY[name]}")
 
 
-def _other_names(
-    source: Source, nki: tuple[str, list[Edit]] | None, done: set[ast.AST]
-) -> Iterator[Match]:
+def _other_names(source: Source, done: set[ast.AST]) -> Iterator[Match]:
     """Change ``mark = nki.trace`` and remove ``run = nki.simulate_kernel`` once it is unused."""
     for statement in source.all(ast.Assign):
         target, value = statement.targets[0], statement.value
         line, name = source.statement(statement), source.name(value)
         if not isinstance(target, ast.Name) or not source.is_alias(target) or line is None:
             continue
-        scope = source.scope(target)
-        known = [] if scope is None else scope.assignments[target.id]
+        known = source.scope(target).assignments[target.id]
         uses = [use for one in known for use in one.references]
         done.add(target)
-        if name in ("nki.trace", "nki.baremetal") and nki is not None:
+        if name in ("nki.trace", "nki.baremetal"):
             done.update((value, *uses))
-            edits = (*nki[1], source.replaced(value, f"{nki[0]}.jit"))
-            yield Match(statement, "kernels are marked with nki.jit", edits)
+            edit = source.replaced(value, f"{NKI}.jit")
+            yield Match(statement, "kernels are marked with nki.jit", (edit,))
         elif name == "nki.simulate_kernel" and not uses:
             done.add(value)
             yield Match(statement, "the name is not used any more", (source.emptied(line),))

@@ -259,7 +259,7 @@ def _reduced_axes(source: Source, node: ast.AST) -> tuple[ast.expr, tuple[int, .
         return None
     if source.nki_name(call.func, "nki.language") not in ("max", "mean", "min", "prod", "sum"):
         return None
-    axis = (source.arguments(call, ("x", "axis")) or {}).get("axis")
+    axis = source.arguments(call, ("x", "axis")).get("axis")
     if not isinstance(axis, ast.List | ast.Tuple):
         return None
     axes = tuple(literal_integer(element) or 0 for element in axis.elts)
@@ -316,12 +316,5 @@ def _is_unused_index(source: Source, statement: ast.Assign) -> bool:
 
 def is_read(source: Source, name: ast.Name) -> bool:
     """Return whether the value that a name is bound to here is read anywhere."""
-    scope = source.scope(name)
-    if scope is None:
-        return True
-    for assignment in scope.assignments[name.id]:
-        for use in assignment.references:
-            found = binding(source, use)
-            if found is None or found is name:
-                return True
-    return False
+    made = source.scope(name).assignments[name.id]
+    return any(binding(source, use) in (None, name) for one in made for use in one.references)

@@ -8,15 +8,15 @@ from dataclasses import dataclass, replace
 
 from nkisim.rewriting import Edit
 from nkisim.source import literal_integer, writes_tile
-from nkisim.upgrade.beta1.results import DST, allocated, hoisted, old_calls, target_of
+from nkisim.upgrade.beta1.results import DST, allocated, old_calls, statement_of, target_of
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import tile_dtype
 from nkisim.upgrade.signatures import binds
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, NL, Source
 from nkisim.upgrade.tiles import buffer_of, in_psum
 
-_ISA, _LANGUAGE = "nki.isa", "nki.language"
+_ISA = "nki.isa"
 
 
 @dataclass(frozen=True)
@@ -48,13 +48,13 @@ _RESULTS = {
     "dma_transpose": _Result(("src",), "src", "({0}.shape[1], {0}.shape[0])"),
     "dropout": _Result(("data", "prob"), "data"),
     "max8": _Result((), "src", _COLUMNS.format(8)),
-    "nc_find_index8": _Result((), "data", _COLUMNS.format(8), "nl.uint32"),
+    "nc_find_index8": _Result((), "data", _COLUMNS.format(8), f"{NL}.uint32"),
     "nc_match_replace8": _Result((), "data"),
     "nc_matmul": _Result(
         ("stationary", "moving"),
         "stationary",
         "({0}.shape[-1], {1}.shape[-1])",
-        "nl.float32",
+        f"{NL}.float32",
         "psum",
         "moving",
     ),
@@ -125,16 +125,16 @@ def _result(source: Source, call: ast.Call, name: str) -> Iterator[Match]:
         return  # MG-103
     result, line = _RESULTS[name], source.statement(call)
     arguments = source.arguments(call, result.parameters)
-    if arguments is None or line is None or result.like not in arguments:
+    if line is None or result.like not in arguments:
         yield Match(call, DST)
         return
     if isinstance(line, ast.AugAssign) and line.value is call:
         if name != "nc_matmul":
-            yield from hoisted(source, line, call, f"{name}_result")
+            yield statement_of(source, call, f"{name}_result")
         return
     target = target_of(source, call)
     if target is None:
-        yield from hoisted(source, line, call, f"{name}_result")
+        yield statement_of(source, call, f"{name}_result")
         return
     operands = [arguments[k] for k in (result.like, result.other) if k in arguments]
     nested = [o for o in operands if not isinstance(o, ast.Name | ast.Subscript)]
@@ -142,9 +142,9 @@ def _result(source: Source, call: ast.Call, name: str) -> Iterator[Match]:
     part = isinstance(target, ast.Subscript) and buffer_of(source, target)
     if result.buffer == "psum" and part == "sbuf":
         # The Tensor engine writes to PSUM only.
-        yield from hoisted(source, line, call, f"{name}_result")
+        yield statement_of(source, call, f"{name}_result")
     elif nested and isinstance(target, ast.Name):
-        yield from hoisted(source, line, nested[0], f"{name}_operand")
+        yield statement_of(source, nested[0], f"{name}_operand")
     elif shape is None and isinstance(target, ast.Name):
         yield Match(call, DST)
     else:
@@ -173,16 +173,16 @@ def _overwrites(source: Source, call: ast.Call) -> bool:
     )
 
 
-def _more_precise(source: Source, first: ast.expr, second: ast.expr, nl: str) -> tuple[str, bool]:
+def _more_precise(source: Source, first: ast.expr, second: ast.expr) -> tuple[str, bool]:
     """Return the dtype of the result of two tiles, and whether it is certain.
 
     It is the more precise of their dtypes: float32 if one of them is.
     """
     known = tile_dtype(source, first), tile_dtype(source, second)
-    if "nl.float32" in known:
-        return f"{nl}.float32", True
+    if f"{NL}.float32" in known:
+        return f"{NL}.float32", True
     own = f"{source.code(first)}.dtype"
-    named = known[0] is not None and known[0].startswith("nl.") and known[0] != known[1]
+    named = known[0] is not None and known[0].startswith(NL) and known[0] != known[1]
     if named and isinstance(second, ast.Name | ast.Subscript):
         return f"{source.code(second)}.dtype", False
     return own, known[0] is not None and known[0] == known[1]
@@ -200,15 +200,11 @@ def _allocated(
     dtype = result.dtype.format(like)
     if given is not None and not (result.buffer == "psum" and result.other == ""):
         dtype = source.code(given)
-    language = source.import_of(_LANGUAGE)
-    nl = "nl" if language is None else language[0]
-    if given is None:
-        dtype = dtype.replace("nl.", f"{nl}.")
     review = ""
     if isinstance(target_of(source, call), ast.Subscript):
         review = "" if given is None else "the result has the dtype of dst"
     elif given is None and result.mate in arguments:
-        dtype, certain = _more_precise(source, arguments[result.like], arguments[result.mate], nl)
+        dtype, certain = _more_precise(source, arguments[result.like], arguments[result.mate])
         if not certain:
             review = f"the result has the dtype of {like}: check that it is as precise as the other"
     return allocated(
@@ -225,27 +221,19 @@ def _allocated(
 def _memset(source: Source) -> Iterator[Match]:
     for call, _ in old_calls(source, "memset"):
         arguments = source.arguments(call, ("shape", "value", "dtype"))
-        line, language = source.statement(call), source.import_of(_LANGUAGE)
-        if arguments is None or line is None or language is None:
+        line, target = source.statement(call), target_of(source, call)
+        if line is None or "mask" in arguments or not {"shape", "value", "dtype"} <= set(arguments):
             continue
-        if "mask" in arguments or not {"shape", "value", "dtype"} <= set(arguments):
-            continue
-        if not isinstance(line, ast.Assign) or line.value is not call:
-            yield from hoisted(source, line, call, "filled")
-            continue
-        target = line.targets[0]
-        if len(line.targets) != 1 or not isinstance(target, ast.Name):
-            yield from hoisted(source, line, call, "filled")
+        if not isinstance(line, ast.Assign) or not isinstance(target, ast.Name):
+            yield statement_of(source, call, "filled")
             continue
         shape, value, dtype = (source.code(arguments[k]) for k in ("shape", "value", "dtype"))
-        nl, name = language[0], target.id
-        made = f"{name} = {nl}.ndarray({shape}, dtype={dtype}, buffer={nl}.sbuf)"
-        parts = [f"dst={name}", f"value={value}"]
+        made = f"{target.id} = {NL}.ndarray({shape}, dtype={dtype}, buffer={NL}.sbuf)"
+        parts = [f"dst={target.id}", f"value={value}"]
         if "engine" in arguments:
             parts.append(f"engine={source.code(arguments['engine'])}")
         text = f"{source.code(call.func)}({', '.join(parts)})"
-        edit = Edit(*source.span(line), text)
-        edits = (*language[1], source.before(line, made), edit)
+        edits = (source.before(line, made), Edit(*source.span(line), text))
         yield Match(call, "the tile is allocated, then filled", edits)
 
 
@@ -267,26 +255,23 @@ def _accumulated(source: Source) -> Iterator[Match]:
         if name not in ("nki.isa.nc_matmul", "nki.language.matmul"):
             continue
         text = _matmul_into(source, call, source.code(statement.target))
-        isa = source.import_of(_ISA)
-        if text is None or isa is None or not in_psum(source, statement.target):
+        if text is None or not in_psum(source, statement.target):
             yield Match(call, "write nisa.nc_matmul(dst=..., accumulate=...) into a PSUM tile")
-            continue
-        edits = (*isa[1], source.replaced(statement, f"{isa[0]}.{text}"))
-        yield Match(call, "nc_matmul accumulates in dst", edits)
+        else:
+            edit = source.replaced(statement, f"{NISA}.{text}")
+            yield Match(call, "nc_matmul accumulates in dst", (edit,))
 
 
 def _matmul_into(source: Source, call: ast.Call, dst: str) -> str | None:
     """Return the ``nc_matmul`` into ``dst`` for an instruction or an ``nl.matmul`` of Beta 1."""
     if source.name(call.func) == "nki.language.matmul":
         found = source.arguments(call, ("x", "y", "transpose_x"))
-        if found is None or set(found) != {"x", "y", "transpose_x"}:
-            return None
-        if source.code(found["transpose_x"]) != "True":
+        if set(found) != {"x", "y", "transpose_x"} or source.code(found["transpose_x"]) != "True":
             return None
         pair, rest = (source.code(found["x"]), source.code(found["y"])), ""
     else:
         found = source.arguments(call, ("stationary", "moving"))
-        if found is None or not {"stationary", "moving"} <= set(found) or "mask" in found:
+        if not {"stationary", "moving"} <= set(found) or "mask" in found:
             return None
         pair = source.code(found["stationary"]), source.code(found["moving"])
         extra = [k for k in found if k not in ("stationary", "moving", "dtype")]

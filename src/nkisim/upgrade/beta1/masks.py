@@ -7,11 +7,12 @@ from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.affine import Index, affine, total
-from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, valid_count
+from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, sliced, valid_count
 from nkisim.upgrade.beta1.poles import pole_of, rows_apart
-from nkisim.upgrade.bindings import assigned_value, same_values
+from nkisim.upgrade.bindings import whole_value
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, NL, Source
+from nkisim.upgrade.staging import hoisted
 from nkisim.upgrade.tiles import TILE_FUNCTIONS, base_name, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -75,10 +76,8 @@ _OVER_COLUMNS = ("bn_stats", "tensor_reduce")
 def _limits(source: Source, mask: ast.expr) -> dict[int, tuple[Index, str]] | None:
     """Return the bounds in a mask ``(i < n) & (j < m)`` by axis, or None of another form."""
     if isinstance(mask, ast.Name):
-        found = assigned_value(source, mask)
-        if found is None or found[1] is not None or isinstance(found[0], ast.Name):
-            return None
-        return _limits(source, found[0]) if same_values(source, found[0], mask) else None
+        value = whole_value(source, mask)
+        return None if value is None or isinstance(value, ast.Name) else _limits(source, value)
     if isinstance(mask, ast.BinOp) and isinstance(mask.op, ast.BitAnd):
         left, right = _limits(source, mask.left), _limits(source, mask.right)
         if left is None or right is None or set(left) & set(right):
@@ -107,69 +106,58 @@ def _inside(parts: list[Part]) -> str:
 
 def _load(source: Source, call: ast.Call, limits: Limits) -> Match | None:
     """The tile keeps its size: the rest of it, which Beta 1 left undefined, is zero or one."""
-    found = source.arguments(call, ("src",)) or {}
+    found = source.arguments(call, ("src",))
     src, line = found.get("src"), source.statement(call)
-    language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
     if not isinstance(src, ast.Subscript) or set(found) - {"src", "mask", "dtype"}:
         return None
     parts, base = selected(source, src, limits), base_name(src)
-    if parts is None or base is None or line is None or language is None or isa is None:
+    if parts is None or base is None or line is None:
         return None
     target = None
     if isinstance(line, ast.Assign) and line.value is call:
         target = line.targets[0] if len(line.targets) == 1 else None
-    code = f"{source.code(src.value)}[{', '.join(part.text for part in parts)}]"
-    imports = (*language[1], *isa[1])
+    code = sliced(source, src, limits)
     if isinstance(target, ast.Name):
         shape = ", ".join(part.count for part in parts if part.count)
         dtype = source.code(found["dtype"]) if "dtype" in found else f"{base.id}.dtype"
-        nl, name = language[0], target.id
-        pole = pole_of(source, target)
+        name, pole = target.id, pole_of(source, target)
         # A sum along a masked axis needs zeros.
         fill = "ones" if pole and set(limits) == {0} and rows_apart(source, target) else "zeros"
-        made = f"{name} = {nl}.{fill}(({shape}), dtype={dtype}, buffer={nl}.sbuf)"
-        copy = f"{isa[0]}.dma_copy(dst={name}[{_inside(parts)}], src={code})"
-        edit = Edit(*source.span(line), copy)
+        made = f"{name} = {NL}.{fill}(({shape}), dtype={dtype}, buffer={NL}.sbuf)"
+        copy = f"{NISA}.dma_copy(dst={name}[{_inside(parts)}], src={code})"
+        edits = (source.before(line, made), Edit(*source.span(line), copy))
         message = f"the valid part is loaded into a tile of {fill}"
         review = f"{pole} gets the rest of the tile, too: check that it is finite" if pole else ""
-        return Match(call, message, (*imports, source.before(line, made), edit), review)
+        return Match(call, message, edits, review)
     if isinstance(target, ast.Subscript) and is_tile(source, target):
         if source.code(target).replace(" ", "").endswith(("[...]", "[:,:]", "[:]")):
             dst = f"{source.code(target.value)}[{_inside(parts)}]"
-            edit = Edit(*source.span(line), f"{isa[0]}.dma_copy(dst={dst}, src={code})")
-            return Match(call, "the valid part is loaded", (*imports, edit))
+            edit = Edit(*source.span(line), f"{NISA}.dma_copy(dst={dst}, src={code})")
+            return Match(call, "the valid part is loaded", (edit,))
         return None
-    if source.unconditional(call) and target is None:
-        name = source.fresh("loaded")
-        edits = (source.before(line, f"{name} = {source.code(call)}"), source.replaced(call, name))
-        return Match(call, "the nested call becomes a statement", edits)
-    return None
+    if target is not None:
+        return None
+    return hoisted(source, call, "loaded", "the nested call becomes a statement", _ADVICE)
 
 
 def _store(source: Source, call: ast.Call, limits: Limits, without: Edit) -> Match | None:
-    found = source.arguments(call, ("dst", "value")) or {}
+    found = source.arguments(call, ("dst", "value"))
     dst, value = found.get("dst"), found.get("value")
-    line = source.statement(call)
-    if not isinstance(dst, ast.Subscript) or value is None or line is None:
+    if not isinstance(dst, ast.Subscript) or value is None or source.statement(call) is None:
         return None
     parts = selected(source, dst, limits)
     if parts is None or not is_tile(source, value):
         return None
-    code = f"{source.code(dst.value)}[{', '.join(part.text for part in parts)}]"
-    inside = _inside(parts)
-    if isinstance(value, ast.Name):
-        edits = (source.replaced(dst, code), Edit(*source.span(value), f"{value.id}[{inside}]"))
-        return Match(call, "the valid part is stored", (*edits, without))
+    if not isinstance(value, ast.Name | ast.Subscript):
+        return hoisted(source, value, "stored", "the value gets a name", _ADVICE)
+    text: str | None = f"{source.code(value)}[{_inside(parts)}]"
     if isinstance(value, ast.Subscript):
-        whole = selected(source, value, limits)
-        if whole is None:
-            return None
-        text = f"{source.code(value.value)}[{', '.join(part.text for part in whole)}]"
-        edits = (source.replaced(dst, code), source.replaced(value, text))
-        return Match(call, "the valid part is stored", (*edits, without))
-    name = source.fresh("stored")
-    edits = (source.before(line, f"{name} = {source.code(value)}"), source.replaced(value, name))
-    return Match(call, "the value gets a name", edits)
+        text = sliced(source, value, limits)
+    code = sliced(source, dst, limits)
+    if text is None or code is None:
+        return None
+    edits = (source.replaced(dst, code), source.replaced(value, text), without)
+    return Match(call, "the valid part is stored", edits)
 
 
 def _computed(source: Source, call: ast.Call, limits: Limits, without: Edit) -> Match | None:
@@ -179,9 +167,8 @@ def _computed(source: Source, call: ast.Call, limits: Limits, without: Edit) -> 
         return None
     if not isinstance(line, ast.Assign) or isinstance(line.targets[0], ast.Name):
         return Match(call, "mask= is removed: the result is a new tile", (without,))
-    target, isa = line.targets[0], source.import_of(_ISA)
-    whole = isinstance(target, ast.Subscript) and source.code(target).endswith("[...]")
-    if isa is None or not isinstance(target, ast.Subscript) or not whole:
+    target = line.targets[0]
+    if not isinstance(target, ast.Subscript) or not source.code(target).endswith("[...]"):
         return None
     if line.value is not call or sorted(limits) != list(range(len(limits))):
         return None
@@ -191,9 +178,8 @@ def _computed(source: Source, call: ast.Call, limits: Limits, without: Edit) -> 
     inside = ", ".join(f"0:{valid_count(*limits[axis])}" for axis in sorted(limits))
     copy = f"dst={source.code(target.value)}[{inside}], src={name}[{inside}]"
     edits = (
-        *isa[1],
         source.before(line, f"{name} = {plain}"),
-        Edit(source.span(line)[0], stop, f"{isa[0]}.tensor_copy({copy})"),
+        Edit(source.span(line)[0], stop, f"{NISA}.tensor_copy({copy})"),
     )
     return Match(call, "the valid part of the result is copied", edits)
 
@@ -215,10 +201,9 @@ def _reduced(source: Source, call: ast.Call, limits: Limits, without: Edit) -> M
         return Match(call, "the valid part is reduced", (edit, without))
     if not isinstance(operands[0], ast.Subscript):
         return None
-    parts = selected(source, operands[0], limits)
-    if parts is None or len(limits) != sum(bool(part.count) for part in parts) - 1:
+    parts, text = selected(source, operands[0], limits), sliced(source, operands[0], limits)
+    if parts is None or text is None or len(limits) != sum(bool(p.count) for p in parts) - 1:
         return None
-    text = f"{source.code(operands[0].value)}[{', '.join(part.text for part in parts)}]"
     edits = (source.replaced(operands[0], text), without)
     return Match(call, "the valid part is reduced", edits)
 
@@ -233,10 +218,9 @@ def _written(source: Source, call: ast.Call, limits: Limits) -> Match | None:
     tiles += [a.value for a in source.given(call) if a is not argument and is_tile(source, a.value)]
     edits = []
     for tile in tiles:
-        parts = selected(source, tile, limits) if isinstance(tile, ast.Subscript) else None
-        if parts is None or not isinstance(tile, ast.Subscript):
+        text = sliced(source, tile, limits) if isinstance(tile, ast.Subscript) else None
+        if text is None:
             return None
-        text = f"{source.code(tile.value)}[{', '.join(part.text for part in parts)}]"
         edits.append(source.replaced(tile, text))
     edits.append(source.without_argument(call, argument))
     return Match(call, "the valid part is computed", tuple(edits))

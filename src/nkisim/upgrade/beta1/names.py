@@ -7,11 +7,12 @@ from collections.abc import Iterator, Mapping
 
 from nkisim.rewriting import Edit
 from nkisim.source import Function, string
-from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import ALLOCATIONS, is_tile
+from nkisim.upgrade.rules import Finder, Match, removed, rule
+from nkisim.upgrade.source import NISA, NL, Source
+from nkisim.upgrade.tiles import allocated, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
+_RANGES = ("affine", "sequential", "static")
 _MODULES = ("language", "isa", "typing", "collectives")
 
 
@@ -132,10 +133,9 @@ def _operators(source: Source) -> Iterator[Match]:
                 continue
             if argument.keyword is not None and argument.keyword not in _OPERATOR_KEYS:
                 continue
-            language = source.import_of(_LANGUAGE)
-            if name in _OPERATORS and language is not None:
-                edit = source.replaced(argument.value, f"{language[0]}.{_OPERATORS[name]}")
-                yield Match(call, f"{name} is {edit.text}", (*language[1], edit))
+            if name in _OPERATORS:
+                edit = source.replaced(argument.value, f"{NL}.{_OPERATORS[name]}")
+                yield Match(call, f"{name} is {edit.text}", (edit,))
             elif name not in _DTYPES:
                 yield Match(call, f"np.{name} is no operator of nki.language: choose one")
     yield from _numpy_values(source, _OPERATORS)
@@ -145,11 +145,9 @@ def _numpy_values(source: Source, names: Mapping[str, str]) -> Iterator[Match]:
     """Change names of NumPy that kernels use as values, and those passed to kernels."""
     for node in source.all(ast.Attribute):
         module, _, name = (source.name(node) or "").rpartition(".")
-        language = source.import_of(_LANGUAGE) if module == "numpy" and name in names else None
-        if language is None or not _reaches_kernel(source, node):
-            continue
-        edit = source.replaced(node, f"{language[0]}.{names[name]}")
-        yield Match(node, f"np.{name} is {edit.text}", (*language[1], edit))
+        if module == "numpy" and name in names and _reaches_kernel(source, node):
+            edit = source.replaced(node, f"{NL}.{names[name]}")
+            yield Match(node, f"np.{name} is {edit.text}", (edit,))
 
 
 def _reaches_kernel(source: Source, node: ast.AST) -> bool:
@@ -182,24 +180,20 @@ def _dtypes(source: Source) -> Iterator[Match]:
         for argument in source.given(call):
             full = source.name(argument.value) or ""
             module, _, name = full.rpartition(".")
-            if module != "numpy" or name not in _DTYPES:
-                continue
-            language = source.import_of(_LANGUAGE)
-            if language is not None:
-                edit = source.replaced(argument.value, f"{language[0]}.{name}")
-                yield Match(call, f"np.{name} is {edit.text}", (*language[1], edit))
+            if module == "numpy" and name in _DTYPES:
+                edit = source.replaced(argument.value, f"{NL}.{name}")
+                yield Match(call, f"np.{name} is {edit.text}", (edit,))
     yield from _numpy_values(source, {name: name for name in _DTYPES})
 
 
 @rule("MG-120a", "rand has no default dtype", "safe")
 def _default_dtype(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "rand"):
-        found, language = source.arguments(call, ("shape", "dtype")), source.import_of(_LANGUAGE)
-        if found is None or "shape" not in found or "dtype" in found or language is None:
-            continue
-        end = source.span(source.given(call)[-1].node)[1]
-        edit = Edit(end, end, f", dtype={language[0]}.float32")
-        yield Match(call, "the default of Beta 1 is written out", (*language[1], edit))
+        found = source.arguments(call, ("shape", "dtype"))
+        if "shape" in found and "dtype" not in found:
+            end = source.span(source.given(call)[-1].node)[1]
+            edit = Edit(end, end, f", dtype={NL}.float32")
+            yield Match(call, "the default of Beta 1 is written out", (edit,))
 
 
 @rule("MG-121", "fp32.min", "safe")
@@ -226,12 +220,8 @@ def _partition_mark(source: Source) -> Iterator[Match]:
 def _is_in_hbm(source: Source, shape: ast.AST) -> bool:
     """Return whether a shape is the one of a tensor in HBM, which has no partitions."""
     call = source.call_of(shape)
-    if call is None:
-        return False
-    parameters = ALLOCATIONS.get(source.nki_name(call.func, _LANGUAGE) or "", ())
-    buffer = (source.arguments(call, parameters) or {}).get("buffer")
-    name = "" if buffer is None else source.nki_name(buffer, _LANGUAGE) or ""
-    return name.endswith("hbm")
+    buffer = None if call is None else allocated(source, call).get("buffer")
+    return buffer is not None and (source.nki_name(buffer, _LANGUAGE) or "").endswith("hbm")
 
 
 _GONE_NAMES = {
@@ -249,11 +239,8 @@ def _unused_imports(source: Source) -> Iterator[Match]:
         if statement.level:
             continue
         for item in statement.names:
-            scope = source.scope(statement)
-            if item.name not in removed or scope is None:
-                continue
-            known = scope.assignments[item.asname or item.name]
-            if any(len(assignment.references) for assignment in known):
+            known = source.scope(statement).assignments[item.asname or item.name]
+            if item.name not in removed or any(one.references for one in known):
                 continue
             edit = source.without_import(item)
             if edit is not None:
@@ -300,67 +287,57 @@ def _perf_mode(source: Source) -> Iterator[Match]:
         text = None if argument is None else string(argument.value)
         if argument is None or text is None:
             continue
-        mode, module = modes.get(text), source.import_of(_ISA)
-        if mode is None or module is None:
+        if text not in modes:
             yield Match(call, "choose a member of nisa.matmul_perf_mode")
         else:
-            edit = source.replaced(argument.value, f"{module[0]}.matmul_perf_mode.{mode}")
-            yield Match(call, "the mode is a member of an enum", (*module[1], edit))
+            edit = source.replaced(argument.value, f"{NISA}.matmul_perf_mode.{modes[text]}")
+            yield Match(call, "the mode is a member of an enum", (edit,))
 
 
-def _renamed(source: Source, module: str, function: str, names: dict[str, str]) -> Iterator[Match]:
-    for call in source.calls(module, function):
-        edits = [
-            source.renamed(keyword, names[keyword.arg])
-            for keyword in call.keywords
-            if keyword.arg in names
-        ]
-        if edits:
-            yield Match(call, "keywords have their new names", tuple(edits))
+def _renamed(module: str, function: str, **names: str) -> Finder:
+    """Return the function that gives keywords of a function of NKI their new names."""
+
+    def find(source: Source) -> Iterator[Match]:
+        for call in source.calls(module, function):
+            old = [keyword for keyword in call.keywords if keyword.arg in names]
+            edits = [source.renamed(keyword, names[keyword.arg or ""]) for keyword in old]
+            if edits:
+                yield Match(call, "keywords have their new names", tuple(edits))
+
+    return find
 
 
-@rule("MG-130", "device_print: prefix and x", "safe")
-def _device_print(source: Source) -> Iterator[Match]:
-    names = {"prefix": "print_prefix", "x": "tensor"}
-    yield from _renamed(source, _LANGUAGE, "device_print", names)
+rule("MG-130", "device_print: prefix and x", "safe")(
+    _renamed(_LANGUAGE, "device_print", prefix="print_prefix", x="tensor")
+)
+rule("MG-202", "nc_matmul: is_moving_zero, is_stationary_zero", "safe")(
+    _renamed(
+        *(_ISA, "nc_matmul"),
+        is_moving_zero="is_moving_onezero",
+        is_stationary_zero="is_stationary_onezero",
+    )
+)
 
 
 @rule("MG-131", "broadcast_to: src, and the method of tiles", "safe")
 def _broadcast_to(source: Source) -> Iterator[Match]:
-    yield from _renamed(source, _LANGUAGE, "broadcast_to", {"src": "x"})
+    yield from _renamed(_LANGUAGE, "broadcast_to", src="x")(source)
     for call in source.all(ast.Call):
         method, given = call.func, source.given(call)
         if not isinstance(method, ast.Attribute) or method.attr != "broadcast_to":
             continue
         if not is_tile(source, method.value) or not given or any(a.star for a in given):
             continue
-        language = source.import_of(_LANGUAGE)
-        if language is not None:
-            start, stop = source.span(call)[0], source.span(given[0].node)[0]
-            text = f"{language[0]}.broadcast_to({source.bare(method.value)}, "
-            edits = (*language[1], Edit(start, stop, text))
-            yield Match(call, "nl.broadcast_to repeats the tile", edits)
+        start, stop = source.span(call)[0], source.span(given[0].node)[0]
+        edit = Edit(start, stop, f"{NL}.broadcast_to({source.bare(method.value)}, ")
+        yield Match(call, "nl.broadcast_to repeats the tile", (edit,))
 
 
-@rule("MG-134", "affine_range: precise_schedule", "safe")
-def _precise_schedule(source: Source) -> Iterator[Match]:
-    for call in source.calls(_LANGUAGE, "affine_range", "sequential_range", "static_range"):
-        argument = source.keyword(call, "precise_schedule")
-        if argument is not None:
-            edit = source.without_argument(call, argument)
-            yield Match(call, "precise_schedule= is removed", (edit,))
+rule("MG-134", "affine_range: precise_schedule", "safe")(
+    removed("precise_schedule", *(f"{_LANGUAGE}.{kind}_range" for kind in _RANGES))
+)
 
 
-@rule("MG-202", "nc_matmul: is_moving_zero, is_stationary_zero", "safe")
-def _onezero(source: Source) -> Iterator[Match]:
-    names = {f"is_{side}_zero": f"is_{side}_onezero" for side in ("moving", "stationary")}
-    yield from _renamed(source, _ISA, "nc_matmul", names)
-
-
-@rule("MG-203", "nc_matmul: psumAccumulateFlag", "safe")
-def _accumulate_flag(source: Source) -> Iterator[Match]:
-    for call in source.calls(_ISA, "nc_matmul"):
-        argument = source.keyword(call, "psumAccumulateFlag")
-        if argument is not None:
-            edit = source.without_argument(call, argument)
-            yield Match(call, "psumAccumulateFlag= is removed", (edit,))
+rule("MG-203", "nc_matmul: psumAccumulateFlag", "safe")(
+    removed("psumAccumulateFlag", f"{_ISA}.nc_matmul")
+)

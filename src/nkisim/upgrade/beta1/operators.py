@@ -10,7 +10,8 @@ from nkisim.source import number
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, NL, Source
+from nkisim.upgrade.staging import copied, hoisted, staged
 from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -52,25 +53,25 @@ def _operates(source: Source, node: ast.AST) -> bool:
     )
 
 
-def _converted(source: Source, node: ast.AST, nl: str) -> str:
+def _converted(source: Source, node: ast.AST) -> str:
     """Return an expression with functions in place of the operators on tiles."""
     if not _operates(source, node):
         return source.code(node)
     if isinstance(node, ast.UnaryOp):
-        return f"{nl}.negative({_inner(source, node.operand, nl)})"
+        return f"{NL}.negative({_inner(source, node.operand)})"
     assert isinstance(node, ast.BinOp)
     name = _BINARY[type(node.op)]
-    left, right = _inner(source, node.left, nl), _inner(source, node.right, nl)
+    left, right = _inner(source, node.left), _inner(source, node.right)
     if name == "power" and right in ("2", "2.0"):
-        return f"{nl}.square({left})"
+        return f"{NL}.square({left})"
     if name == "divide" and left in ("1", "1.0"):
-        return f"{nl}.reciprocal({right})"
-    return f"{nl}.{name}({left}, {right})"
+        return f"{NL}.reciprocal({right})"
+    return f"{NL}.{name}({left}, {right})"
 
 
-def _inner(source: Source, node: ast.expr, nl: str) -> str:
+def _inner(source: Source, node: ast.expr) -> str:
     """Return an operand without the parentheses that an argument does not need."""
-    text = _converted(source, node, nl)
+    text = _converted(source, node)
     if not _operates(source, node) and not isinstance(node, ast.Tuple | ast.GeneratorExp):
         bare = source.bare(node)
         return bare if "\n" not in bare else text
@@ -80,36 +81,31 @@ def _inner(source: Source, node: ast.expr, nl: str) -> str:
 @rule("MG-125", "operators on tiles", "partial")
 def _operators(source: Source) -> Iterator[Match]:
     for node in (*source.all(ast.BinOp), *source.all(ast.UnaryOp)):
-        if not _operates(source, node) or any(_operates(source, a) for a in _above(source, node)):
-            continue
-        language = source.import_of(_LANGUAGE)
-        if language is not None:
-            edit = source.replaced(node, _converted(source, node, language[0]))
-            yield Match(node, "functions of nki.language compute on tiles", (*language[1], edit))
+        if _operates(source, node) and not any(_operates(source, a) for a in _above(source, node)):
+            edit = source.replaced(node, _converted(source, node))
+            yield Match(node, "functions of nki.language compute on tiles", (edit,))
     for comparison in source.all(ast.Compare):
         target = comparison.comparators[0]
         tiles = is_tile(source, comparison.left) or is_tile(source, target)
         name = _COMPARISONS.get(type(comparison.ops[0]))
-        language = source.import_of(_LANGUAGE)
-        if not tiles or name is None or language is None or len(comparison.ops) > 1:
+        if not tiles or name is None or len(comparison.ops) > 1:
             continue
         left, right = source.code(comparison.left), source.code(target)
-        edit = source.replaced(comparison, f"{language[0]}.{name}({left}, {right})")
-        yield Match(comparison, "functions of nki.language compare tiles", (*language[1], edit))
+        edit = source.replaced(comparison, f"{NL}.{name}({left}, {right})")
+        yield Match(comparison, "functions of nki.language compare tiles", (edit,))
     for statement in source.all(ast.AugAssign):
         name = _AUGMENTED.get(type(statement.op))
         call = statement.value
         product = isinstance(call, ast.Call) and (source.name(call.func) or "").endswith("matmul")
         if not is_tile(source, statement.target) or product:
             continue
-        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
-        if name is None or language is None or isa is None or _aliased(source, statement.target):
+        if name is None or _aliased(source, statement.target):
             yield Match(statement, "tiles have no operators: write into the tile with dst=")
             continue
         dst, value = source.code(statement.target), source.code(call)
-        text = f"{isa[0]}.tensor_copy(dst={dst}, src={language[0]}.{name}({dst}, {value}))"
-        edits = (*language[1], *isa[1], source.replaced(statement, text))
-        yield Match(statement, "the tile is updated with tensor_copy", edits)
+        text = f"{NISA}.tensor_copy(dst={dst}, src={NL}.{name}({dst}, {value}))"
+        edit = source.replaced(statement, text)
+        yield Match(statement, "the tile is updated with tensor_copy", (edit,))
 
 
 def _aliased(source: Source, target: ast.expr) -> bool:
@@ -142,44 +138,39 @@ def _assignments(source: Source) -> Iterator[Match]:
             continue  # MG-102
         if isinstance(value, ast.Call) and source.keyword(value, "mask") is not None:
             continue  # MG-103
-        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
-        text = None
-        if language is not None and isa is not None:
-            text = _written(source, target, value, language[0], isa[0])
-        if text is None or language is None or isa is None:
+        text = _written(source, target, value)
+        if text is None:
             yield Match(statement, "write with dst= of an instruction, or with nisa.tensor_copy")
         else:
-            edits = (*language[1], *isa[1], source.replaced(statement, text))
-            yield Match(statement, "the tile is written by an instruction", edits)
+            edit = source.replaced(statement, text)
+            yield Match(statement, "the tile is written by an instruction", (edit,))
 
 
-def _written(
-    source: Source, target: ast.Subscript, value: ast.expr, nl: str, nisa: str
-) -> str | None:
+def _written(source: Source, target: ast.Subscript, value: ast.expr) -> str | None:
     """Return the instruction that writes a value to a part of a tile."""
     dst, code = target_text(source, target), source.code(value)
     memory = buffer_of(source, target)
     if memory in _HBM:
-        return f"{nl}.store({dst}, {code})" if is_tile(source, value) else None
+        return f"{NL}.store({dst}, {code})" if is_tile(source, value) else None
     if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.load":
-        found = source.arguments(value, ("src",)) or {}
+        found = source.arguments(value, ("src",))
         converted = found.pop("dtype", None)
         same = converted is None or _dtype_of(source, target.value) == _last(source, converted)
         if set(found) == {"src"} and memory == "sbuf" and same:
-            return f"{nisa}.dma_copy(dst={dst}, src={source.code(found['src'])})"
+            return f"{NISA}.dma_copy(dst={dst}, src={source.code(found['src'])})"
     if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.matmul":
-        found = source.arguments(value, ("x", "y", "transpose_x")) or {}
+        found = source.arguments(value, ("x", "y", "transpose_x"))
         flag = found.get("transpose_x")
         if flag is not None and source.code(flag) == "True":
             pair = f"stationary={source.code(found['x'])}, moving={source.code(found['y'])}"
             if memory == "psum":
-                return f"{nisa}.nc_matmul(dst={dst}, {pair}, accumulate=False)"
+                return f"{NISA}.nc_matmul(dst={dst}, {pair}, accumulate=False)"
     if number(value.operand if isinstance(value, ast.UnaryOp) else value) is not None:
-        return f"{nisa}.memset(dst={dst}, value={code})"
+        return f"{NISA}.memset(dst={dst}, value={code})"
     if is_number(source, value):
-        return f"{nisa}.memset(dst={_element(source, target)}, value={code})"
+        return f"{NISA}.memset(dst={_element(source, target)}, value={code})"
     if is_tile(source, value):
-        return f"{nisa}.tensor_copy(dst={dst}, src={code})"
+        return f"{NISA}.tensor_copy(dst={dst}, src={code})"
     return None
 
 
@@ -211,120 +202,89 @@ def _element(source: Source, target: ast.Subscript) -> str:
 @rule("MG-106", "nl.store stores no number", "safe")
 def _store_number(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "store"):
-        found = source.arguments(call, ("dst", "value")) or {}
+        found = source.arguments(call, ("dst", "value"))
         dst, value = found.get("dst"), found.get("value")
-        language = source.import_of(_LANGUAGE)
-        if dst is None or value is None or language is None or not is_number(source, value):
+        if dst is None or value is None or not is_number(source, value):
             continue
-        nl, code = language[0], source.code(dst)
-        rest = f"dtype={code}.dtype, buffer={nl}.sbuf"
-        text = f"{nl}.full({code}.shape, {source.code(value)}, {rest})"
-        edits = (*language[1], source.replaced(value, text))
-        yield Match(call, "the number is stored from a tile", edits)
+        code = source.code(dst)
+        rest = f"dtype={code}.dtype, buffer={NL}.sbuf"
+        edit = source.replaced(value, f"{NL}.full({code}.shape, {source.code(value)}, {rest})")
+        yield Match(call, "the number is stored from a tile", (edit,))
 
 
 @rule("MG-346", "nl.store stores no PSUM tile", "safe")
 def _store(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "store"):
-        arguments = source.arguments(call, ("dst", "value")) or {}
+        arguments = source.arguments(call, ("dst", "value"))
         value, line = arguments.get("value"), source.statement(call)
         if value is None or "mask" in arguments or not in_psum(source, value):
             continue
-        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
-        name = base_name(value)
-        if line is None or language is None or isa is None or not source.is_bare(line, call):
+        name, text = base_name(value), source.code(value)
+        if line is None or not source.is_bare(line, call):
             yield Match(call, "copy the PSUM tile to SBUF with nisa.tensor_copy first")
             continue
-        rows = []
-        text = source.code(value)
-        if name is None:
-            name_text = source.fresh("product")
-            rows.append(f"{name_text} = {text}")
-            text = name_text
-        else:
-            name_text = name.id
-        stage, nl = source.fresh(f"{name_text}_sbuf"), language[0]
-        rows += _staged(stage, text, nl, isa[0])
-        edits = (*language[1], *isa[1], source.before(line, *rows), source.replaced(value, stage))
+        product = source.fresh("product") if name is None else name.id
+        stage = source.fresh(f"{product}_sbuf")
+        made = (f"{product} = {text}",) if name is None else ()
+        rows = (*made, *copied(stage, product if name is None else text))
+        edits = (source.before(line, *rows), source.replaced(value, stage))
         yield Match(call, "the PSUM tile is copied to SBUF first", edits)
 
 
 @rule("MG-347", "nl.copy of a PSUM tile stays in PSUM", "safe", certain=False)
 def _copy(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "copy"):
-        arguments = source.arguments(call, ("src", "dtype")) or {}
+        arguments = source.arguments(call, ("src", "dtype"))
         tile = arguments.get("src", arguments.get("x"))
         statement, line = source.parent(call), source.statement(call)
         if tile is None or "mask" in arguments or not in_psum(source, tile) or line is None:
             continue
-        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
-        if language is None or isa is None or base_name(tile) is None:
+        base = base_name(tile)
+        if base is None:
             continue
-        text, nl = source.code(tile), language[0]
-        dtype = source.code(arguments["dtype"]) if "dtype" in arguments else f"{text}.dtype"
+        dtype = source.code(arguments["dtype"]) if "dtype" in arguments else ""
         target = None
         if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
             target = statement.targets[0]
-        if isinstance(target, ast.Name) and target.id != text.split("[")[0]:
-            made = f"{target.id} = {nl}.ndarray({text}.shape, dtype={dtype}, buffer={nl}.sbuf)"
-            copy = f"{isa[0]}.tensor_copy(dst={target.id}, src={text})"
-            edit = Edit(*source.span(line), copy)
-            edits = (*language[1], *isa[1], source.before(line, made), edit)
+        if isinstance(target, ast.Name) and target.id != base.id:
+            made, copy = copied(target.id, source.code(tile), dtype)
+            edits = (source.before(line, made), Edit(*source.span(line), copy))
             yield Match(call, "the tile is copied to SBUF", edits)
         elif source.unconditional(call) and not isinstance(target, ast.Name):
-            name = source.fresh(f"{text.split('[')[0]}_sbuf")
-            edits = (source.before(line, f"{name} = {source.code(call)}"),)
-            yield Match(call, "the copy gets a name", (*edits, source.replaced(call, name)))
+            yield hoisted(source, call, f"{base.id}_sbuf", "the copy gets a name")
 
 
 @rule("MG-345", "nl.matmul takes x transposed", "partial")
 def _matmul(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "matmul"):
-        found = source.arguments(call, ("x", "y", "transpose_x")) or {}
-        language, isa, line = (
-            source.import_of(_LANGUAGE),
-            source.import_of(_ISA),
-            source.statement(call),
-        )
+        found, line = source.arguments(call, ("x", "y", "transpose_x")), source.statement(call)
         flag = found.get("transpose_x")
         turned = flag is not None and source.code(flag) == "True"
         given = [found[key] for key in ("x", "y") if key in found and in_psum(source, found[key])]
         if not {"x", "y"} <= set(found) or not (given or not turned):
             continue
         plain = flag is None or source.code(flag) in ("True", "False")
-        if line is None or language is None or isa is None or not plain or "mask" in found:
-            yield Match(call, "pass x transposed, in SBUF, with transpose_x=True")
-            continue
         operand = given[0] if given else found["x"]
-        if not source.unconditional(call) or not is_tile(source, found["x"]):
+        plain = plain and "mask" not in found and source.unconditional(call)
+        if line is None or not plain or not is_tile(source, found["x"]):
             yield Match(call, "pass x transposed, in SBUF, with transpose_x=True")
         elif not isinstance(operand, ast.Name):
-            name = source.fresh("operand")
-            edit = source.before(line, f"{name} = {source.code(operand)}")
-            yield Match(call, "the operand gets a name", (edit, source.replaced(operand, name)))
+            yield hoisted(source, operand, "operand", "the operand gets a name")
         elif given:
-            stage = source.fresh(f"{operand.id}_sbuf")
-            rows = source.before(line, *_staged(stage, operand.id, language[0], isa[0]))
-            edits = (*language[1], *isa[1], rows, source.replaced(operand, stage))
+            edits = staged(source, operand) or ()
             yield Match(call, "the PSUM tile is copied to SBUF first", edits)
         else:
             name = source.fresh(f"{operand.id}_t")
             stage = source.fresh(f"{name}_sbuf")
-            copy = _staged(stage, name, language[0], isa[0])
-            rows = source.before(line, f"{name} = {language[0]}.transpose({operand.id})", *copy)
+            made = f"{name} = {NL}.transpose({operand.id})"
+            rows = source.before(line, made, *copied(stage, name))
             if flag is not None:
                 last = source.replaced(flag, "True")
             else:
                 end = source.span(source.given(call)[-1].node)[1]
                 last = Edit(end, end, ", transpose_x=True")
-            edits = (*language[1], *isa[1], rows, source.replaced(operand, stage), last)
+            edits = (rows, source.replaced(operand, stage), last)
             yield Match(call, "x is transposed on the Tensor engine", edits)
-
-
-def _staged(stage: str, tile: str, nl: str, nisa: str) -> tuple[str, str]:
-    """Return the statements that copy a PSUM tile to SBUF."""
-    made = f"{stage} = {nl}.ndarray({tile}.shape, dtype={tile}.dtype, buffer={nl}.sbuf)"
-    return made, f"{nisa}.tensor_copy(dst={stage}, src={tile})"
 
 
 _COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "power")
@@ -333,7 +293,7 @@ _COMBINING = ("add", "subtract", "multiply", "divide", "maximum", "minimum", "po
 @rule("MG-344", "no broadcasting between tiles", "partial")
 def _broadcast(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, *_COMBINING):
-        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        found = source.arguments(call, ("x", "y", "dtype"))
         if not {"x", "y"} <= set(found):
             continue
         sizes = [tile_shape(source, found[key]) for key in ("x", "y")]
@@ -347,20 +307,11 @@ def _broadcast(source: Source) -> Iterator[Match]:
         if not is_tile(source, other) or not is_tile(source, column):
             continue
         if isinstance(other, ast.Name | ast.Subscript):
-            language = source.import_of(_LANGUAGE)
-            if language is not None:
-                shape = f"{source.code(other)}.shape"
-                text = f"{language[0]}.broadcast_to({source.code(column)}, {shape})"
-                edits = (*language[1], source.replaced(column, text))
-                yield Match(call, "the column is broadcast", edits)
-            continue
-        line = source.statement(call)
-        if line is not None and source.unconditional(call):
-            name = source.fresh("tile")
-            edit = source.before(line, f"{name} = {source.code(other)}")
-            yield Match(call, "the operand gets a name", (edit, source.replaced(other, name)))
+            text = f"{NL}.broadcast_to({source.code(column)}, {source.code(other)}.shape)"
+            yield Match(call, "the column is broadcast", (source.replaced(column, text),))
         else:
-            yield Match(call, "broadcast the column with nl.broadcast_to")
+            advice = "broadcast the column with nl.broadcast_to"
+            yield hoisted(source, other, "tile", "the operand gets a name", advice)
 
 
 def _expanded(
@@ -370,17 +321,16 @@ def _expanded(
     sizes: tuple[list[str], list[str]],
 ) -> Iterator[Match]:
     """Expand the operands of known shapes to the shape that they have together."""
-    whole, language = broadcast(*sizes), source.import_of(_LANGUAGE)
-    if whole is None or language is None or sizes[0] == sizes[1]:
+    whole, edits = broadcast(*sizes), []
+    if whole is None or sizes[0] == sizes[1]:
         return
-    edits = list(language[1])
     for operand, own, other in zip(operands, sizes, reversed(operands), strict=True):
         if own == whole:
             continue
         size = f"({', '.join(whole)})"
         if isinstance(other, ast.Name | ast.Subscript) and tile_shape(source, other) == whole:
             size = f"{source.code(other)}.shape"
-        text = f"{language[0]}.broadcast_to({source.code(operand)}, {size})"
+        text = f"{NL}.broadcast_to({source.code(operand)}, {size})"
         edits.append(source.replaced(operand, text))
     yield Match(call, "the operands are broadcast", tuple(edits))
 
@@ -388,7 +338,7 @@ def _expanded(
 @rule("MG-341", "no engine divides", "partial")
 def _divide(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "divide"):
-        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        found = source.arguments(call, ("x", "y", "dtype"))
         if not {"x", "y"} <= set(found) or not isinstance(call.func, ast.Attribute):
             continue
         divisor, module = found["y"], source.code(call.func.value)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from nkisim.rewriting import Edit
 from nkisim.source import Function, string
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, NL, Source
 from nkisim.upgrade.tiles import base_name
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -37,7 +37,7 @@ def _written(source: Source, function: Function) -> dict[str, ast.AST]:
     found: dict[str, ast.AST] = {}
     calls = (*source.calls(_LANGUAGE, "store"), *source.calls(_ISA, "dma_copy"))
     for call in calls:
-        dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
+        dst = source.arguments(call, ("dst", "value")).get("dst")
         name = None if dst is None else base_name(dst)
         if name is not None and source.function_of(call) is function:
             found.setdefault(name.id, call)
@@ -47,26 +47,24 @@ def _written(source: Source, function: Function) -> dict[str, ast.AST]:
 
 def _returned(source: Source, function: Function, outputs: list[str]) -> tuple[Edit, ...] | None:
     """Return the edits of a kernel and of all its launches, or None if one is not understood."""
-    language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
     body = function.body
-    if language is None or isa is None or not source.begins_line(body[0]):
-        return None
     launches = _launches(source, function, outputs)
     first = _first_line(body)
     if not launches or first is None or source.within(body, ast.Return):
         return None
-    edits, rows, names = [*language[1], *isa[1]], [], {}
+    if not source.begins_line(body[0]):
+        return None
+    rows, names = [], {}
     for name in outputs:
         new = names[name] = source.fresh(f"{name}_result")
-        memory = f"dtype={name}.dtype, buffer={language[0]}.shared_hbm"
-        rows.append(f"{new} = {language[0]}.ndarray({name}.shape, {memory})")
-        rows.append(f"{isa[0]}.dma_copy(dst={new}, src={name})")
-    edits.append(_before(source, first, rows))
+        memory = f"dtype={name}.dtype, buffer={NL}.shared_hbm"
+        rows.append(f"{new} = {NL}.ndarray({name}.shape, {memory})")
+        rows.append(f"{NISA}.dma_copy(dst={new}, src={name})")
+    edits = [source.before(first, *rows)]
     for node in source.within(body, ast.Name):
-        scope = source.scope(node)
-        if node.id not in names or scope is None:
+        if node.id not in names:
             continue
-        if not all(isinstance(a.node, ast.arg) for a in scope.lookup(node.id)):
+        if not all(isinstance(a.node, ast.arg) for a in source.bound(node)):
             return None
         edits.append(source.replaced(node, names[node.id]))
     edits.append(_after(source, body, f"return {', '.join(names.values())}"))
@@ -81,16 +79,9 @@ def _first_line(body: list[ast.stmt]) -> ast.stmt | None:
     return None
 
 
-def _before(source: Source, statement: ast.AST, rows: list[str]) -> Edit:
-    start = source.span(statement)[0]
-    indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
-    return Edit(start, start, "".join(row + source.newline + indent for row in rows))
-
-
 def _after(source: Source, body: list[ast.stmt], row: str) -> Edit:
     """Return the edit that adds a statement at the end of a block."""
-    start = source.span(body[0])[0]
-    indent = source.data[source.data.rfind(b"\n", 0, start) + 1 : start].decode()
+    indent = source.indent(body[0])
     end = source.data.find(b"\n", source.span(body[-1])[1])
     if end < 0:
         return Edit(len(source.data), len(source.data), f"{source.newline}{indent}{row}")
@@ -99,8 +90,7 @@ def _after(source: Source, body: list[ast.stmt], row: str) -> Edit:
 
 def _launches(source: Source, function: Function, outputs: list[str]) -> tuple[Edit, ...] | None:
     """Return the edits that assign what the launches return, or None if one is not a launch."""
-    scope = source.scope(function)
-    uses = [] if scope is None else scope.assignments[function.name]
+    uses = source.scope(function).assignments[function.name]
     if len(uses) != 1:
         return None
     edits = []
@@ -112,7 +102,7 @@ def _launches(source: Source, function: Function, outputs: list[str]) -> tuple[E
         parameters = source.parameters(function)
         skipped = 1 if call.args and call.args[0] is name else 0
         given = source.arguments(call, [""] * skipped + parameters)
-        targets = [None if given is None else given.get(output) for output in outputs]
+        targets = [given.get(output) for output in outputs]
         if any(not isinstance(t, ast.Name | ast.Attribute) for t in targets):
             return None
         text = ", ".join(f"{source.code(t)}[...]" for t in targets if t is not None)
@@ -152,14 +142,11 @@ def _undecorated_outputs(source: Source) -> Iterator[Match]:
     called = {call.func.id for call in source.all(ast.Call) if isinstance(call.func, ast.Name)}
     for call in source.calls(_LANGUAGE, "store"):
         function = source.function_of(call)
-        dst = (source.arguments(call, ("dst", "value")) or {}).get("dst")
+        dst = source.arguments(call, ("dst", "value")).get("dst")
         name = None if dst is None else base_name(dst)
         if function is None or name is None or function in known or function.name in called:
             continue
         parameters = set(source.parameters(function))
         if name.id in parameters and not source.within(function.body, ast.Return):
-            yield Match(
-                call,
-                f"decorate {function.name} with @nki.jit, allocate {name.id} in "
-                "nl.shared_hbm inside and return it",
-            )
+            place = f"allocate {name.id} in nl.shared_hbm inside and return it"
+            yield Match(call, f"decorate {function.name} with @nki.jit, {place}")

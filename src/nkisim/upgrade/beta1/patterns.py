@@ -6,11 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.upgrade.beta1.affine import Axis, Index, affine, difference
-from nkisim.upgrade.beta1.results import allocated, hoisted, old_calls, replaced_by, target_of
+from nkisim.upgrade.beta1.results import allocated, old_calls, replaced_by, statement_of, target_of
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
-
-_ISA, _LANGUAGE = "nki.isa", "nki.language"
+from nkisim.upgrade.source import NL, Source
 
 
 def _pattern(index: Index, shape: str = "") -> tuple[str, str, str, list[str]] | None:
@@ -39,18 +37,17 @@ _IOTA = "allocate dst and write nisa.iota(dst, pattern=[[step, count]], channel_
 @rule("MG-115", "iota takes a pattern", "partial")
 def _iota(source: Source) -> Iterator[Match]:
     for call, _ in old_calls(source, "iota"):
-        found = source.arguments(call, ("expr", "dtype")) or {}
-        line, language = source.statement(call), source.import_of(_LANGUAGE)
+        found = source.arguments(call, ("expr", "dtype"))
         index = affine(source, found["expr"]) if "expr" in found else None
         values = None if index is None else _pattern(index)
         if "pattern" in found:
             continue
-        if values is None or line is None or language is None or "mask" in found:
+        if values is None or source.statement(call) is None or "mask" in found:
             yield Match(call, _IOTA)
             continue
         target, dtype = target_of(source, call), found.get("dtype")
         if target is None:
-            yield from hoisted(source, line, call, "positions")
+            yield statement_of(source, call, "positions")
             continue
         if dtype is None and isinstance(target, ast.Name):
             yield Match(call, _IOTA)
@@ -77,21 +74,21 @@ _SELECT = "write the predicate as pattern, channel_multiplier and offset, compar
 @rule("MG-116", "affine_select takes a pattern", "partial")
 def _affine_select(source: Source) -> Iterator[Match]:
     for call, _ in old_calls(source, "affine_select"):
-        found = source.arguments(call, ("pred", "on_true_tile", "on_false_value")) or {}
-        line, language = source.statement(call), source.import_of(_LANGUAGE)
+        found = source.arguments(call, ("pred", "on_true_tile", "on_false_value"))
         if "pattern" in found:
             continue
         tile = found.get("on_true_tile")
         known = tile is not None and "on_false_value" in found and "mask" not in found
         compared = _difference(source, found["pred"]) if "pred" in found else None
-        if not known or tile is None or compared is None or line is None or language is None:
+        known = known and source.statement(call) is not None
+        if not known or tile is None or compared is None:
             yield Match(call, _SELECT)
             continue
         if target_of(source, call) is None:
-            yield from hoisted(source, line, call, "selected")
+            yield statement_of(source, call, "selected")
             continue
         if not isinstance(tile, ast.Name | ast.Subscript):
-            yield from hoisted(source, line, tile, "on_true")
+            yield statement_of(source, tile, "on_true")
             continue
         text = source.code(tile)
         values = _pattern(compared[0], f"{text}.shape")
@@ -102,7 +99,7 @@ def _affine_select(source: Source) -> Iterator[Match]:
             "pattern": values[0],
             "offset": values[1],
             "channel_multiplier": values[2],
-            "cmp_op": f"{language[0]}.{compared[1]}",
+            "cmp_op": f"{NL}.{compared[1]}",
             "on_true_tile": text,
             "on_false_value": source.code(found["on_false_value"]),
         }

@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from nkisim.rewriting import Edit
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NL, Source
+from nkisim.upgrade.staging import hoisted
 
 _ISA = "nki.isa"
 DST = "allocate the result and pass it as dst=: since Beta 2 the instruction returns nothing"
@@ -27,14 +28,9 @@ def old_calls(source: Source, *names: str) -> Iterator[tuple[ast.Call, str]]:
             yield call, source.nki_name(call.func, _ISA) or ""
 
 
-def hoisted(source: Source, line: ast.stmt, node: ast.AST, wish: str) -> Iterator[Match]:
-    """Yield the edit that gives a nested call a statement of its own, in front of its line."""
-    if not source.unconditional(node):
-        yield Match(node, DST)
-        return
-    name = source.fresh(wish)
-    edits = (source.before(line, f"{name} = {source.code(node)}"), source.replaced(node, name))
-    yield Match(node, "the nested call becomes a statement", edits)
+def statement_of(source: Source, node: ast.AST, wish: str) -> Match:
+    """Return the change that gives a nested call a statement of its own, in front of its line."""
+    return hoisted(source, node, wish, "the nested call becomes a statement", DST)
 
 
 def target_of(source: Source, call: ast.Call) -> ast.Name | ast.Subscript | None:
@@ -85,27 +81,22 @@ def allocated(
     ``t[0:64] = f(...)``, is written without an allocation.
     """
     statement, line = source.parent(call), source.statement(call)
-    target, language = target_of(source, call), source.import_of("nki.language")
-    if statement is None or line is None or target is None or language is None:
+    target = target_of(source, call)
+    if statement is None or line is None or target is None:
         return Match(call, DST)
     start, stop = source.span(statement)[0], source.span(call)[0]
     without = [Edit(start, stop, "")] if stop > start else []
     if isinstance(target, ast.Subscript):
-        return Match(
-            call,
-            "the result is written to dst",
-            _merged(_joined(without, edits(target_text(source, target)))),
-            review,
-        )
-    nl, imports = language
+        new = _joined(without, edits(target_text(source, target)))
+        return Match(call, "the result is written to dst", _merged(new), review)
     used = target.id in source.words(call)
     name = source.fresh(f"{target.id}_new") if used else target.id
     shape, dtype, buffer = result
     label = name
     if isinstance(statement, ast.AnnAssign) and not used:
         label += f": {source.code(statement.annotation)}"
-    made = f"{label} = {nl}.ndarray({shape}, dtype={dtype}, buffer={nl}.{buffer})"
-    new = [*imports, source.before(line, made), *_joined(without, edits(name))]
+    made = f"{label} = {NL}.ndarray({shape}, dtype={dtype}, buffer={NL}.{buffer})"
+    new = [source.before(line, made), *_joined(without, edits(name))]
     if used:
         comment = source.comment_behind(line)
         end = source.span(call)[1] if comment is None else comment[1]

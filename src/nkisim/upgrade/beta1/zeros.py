@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.source import Function
+from nkisim.source import RANGES, Function
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import base_name, in_psum, shape_of
 
 _LANGUAGE = "nki.language"
-_LOOPS = ("range", *(f"{_LANGUAGE}.{kind}_range" for kind in ("affine", "sequential", "static")))
 
 
 @rule("MG-123", "no zeros in PSUM before a matmul", "partial", certain=False)
@@ -38,11 +37,8 @@ def _zeros(source: Source) -> Iterator[Match]:
             edit = source.renamed(call.func, "ndarray")
             yield Match(call, "the first matmul overwrites the tile", (edit,))
         else:
-            yield Match(
-                call,
-                "a matmul cannot add to zeros: allocate with nl.ndarray, and let the "
-                "first matmul overwrite",
-            )
+            fix = "allocate with nl.ndarray, and let the first matmul overwrite"
+            yield Match(call, f"a matmul cannot add to zeros: {fix}")
 
 
 def _writers(source: Source, made: ast.Call, name: ast.Name) -> list[ast.Call]:
@@ -91,7 +87,7 @@ def _spans(source: Source, call: ast.Call, part: ast.expr, size: str) -> bool:
         given = source.given(count) if isinstance(count, ast.Call) else []
         if isinstance(count, ast.Call) and len(given) == 1:
             kind = source.name(count.func) or source.code(count.func)
-            return kind in _LOOPS and source.code(given[0].value) == size
+            return kind in RANGES and source.code(given[0].value) == size
     return False
 
 

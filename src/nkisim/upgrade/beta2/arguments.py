@@ -8,9 +8,9 @@ from collections.abc import Iterator, Sequence
 from nkisim.rewriting import Edit
 from nkisim.source import is_none, literal_integer, number, string
 from nkisim.upgrade.releases import parameter_names
-from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import ALLOCATIONS, dtype_text
+from nkisim.upgrade.rules import Finder, Match, removed, rule
+from nkisim.upgrade.source import NISA, NL, Source
+from nkisim.upgrade.tiles import ALLOCATIONS, allocated, dtype_text
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
@@ -20,9 +20,8 @@ _ENUMS = {
     "oob_mode": ("error", "skip"),
     "reduce_cmd": ("idle", "reset", "reduce", "reset_reduce", "load_reduce"),
 }
-_BETA1_DGE = ("none", "swdge", "hwdge", "unknown")
 _BUFFERS = ("sbuf", "psum", "hbm", "shared_hbm", "private_hbm")
-_COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
+COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
 
 
 def _positional(source: Source, call: ast.Call) -> int:
@@ -98,15 +97,12 @@ def _dma_compute(source: Source) -> Iterator[Match]:
 def _sendrecv(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "sendrecv"):
         argument = source.keyword(call, "use_gpsimd_dma")
-        module = None if argument is None else source.import_of(_ISA)
-        if argument is None or module is None:
-            continue
-        nisa, imports = module
-        given = source.code(argument.value)
-        yes, no = f"{nisa}.dma_engine.gpsimd_dma", f"{nisa}.dma_engine.dma"
-        text = {"True": yes, "False": no}.get(given, f"{yes} if {given} else {no}")
-        edit = source.replaced(argument.node, f"dma_engine={text}")
-        yield Match(call, "use_gpsimd_dma= is now dma_engine=", (*imports, edit))
+        if argument is not None:
+            given = source.code(argument.value)
+            yes, no = f"{NISA}.dma_engine.gpsimd_dma", f"{NISA}.dma_engine.dma"
+            text = {"True": yes, "False": no}.get(given, f"{yes} if {given} else {no}")
+            edit = source.replaced(argument.node, f"dma_engine={text}")
+            yield Match(call, "use_gpsimd_dma= is now dma_engine=", (edit,))
 
 
 @rule("MG-309", "affine_select: offset left the third position", "safe")
@@ -120,7 +116,7 @@ def _affine_select(source: Source) -> Iterator[Match]:
             continue
         old = any(source.keyword(call, name) is not None for name in new[2:count])
         if count >= 6:
-            old = source.nki_name(call.args[5], _LANGUAGE) not in _COMPARISONS
+            old = source.nki_name(call.args[5], _LANGUAGE) not in COMPARISONS
         if old:
             edits = named(source, call, 2, tail)
             yield Match(call, "offset and the arguments behind it are passed by keyword", edits)
@@ -149,60 +145,55 @@ def _dma_copy(source: Source) -> Iterator[Match]:
             yield Match(call, "arguments behind src are passed by keyword", edits)
 
 
-def _numbers(source: Source, tables: dict[str, tuple[str, ...]], message: str) -> Iterator[Match]:
-    for call in source.calls(_ISA):
-        for argument in source.given(call):
-            key = argument.keyword or ""
-            number = literal_integer(argument.value)
-            if key not in tables or number is None:
-                continue
-            module = source.import_of(_ISA)
-            if not 0 <= number < len(tables[key]):
-                yield Match(call, f"{key}={number} names no member of nki.isa.{key}; choose one")
-            elif module is not None:
-                nisa, imports = module
-                text = f"{nisa}.{key}.{tables[key][number]}"
-                edit = source.replaced(argument.value, text)
-                yield Match(call, message.format(key=key, number=number), (*imports, edit))
+def _numbers(release: str, tables: dict[str, tuple[str, ...]]) -> Finder:
+    """Return the function that names the members of enums which a release passed as numbers."""
+
+    def find(source: Source) -> Iterator[Match]:
+        for call in source.calls(_ISA):
+            for argument in source.given(call):
+                key, number = argument.keyword or "", literal_integer(argument.value)
+                if key not in tables or number is None:
+                    continue
+                text = f"{key}={number}"
+                if 0 <= number < len(tables[key]):
+                    edit = source.replaced(argument.value, f"{NISA}.{key}.{tables[key][number]}")
+                    message = f"{text} is named, with the numbers of {release}"
+                    yield Match(call, message, (edit,))
+                else:
+                    yield Match(call, f"{text} names no member of nki.isa.{key}; choose one")
+
+    return find
 
 
-@rule("MG-129", "numeric dge_mode of Beta 1", "safe", certain=False)
-def _old_numbers(source: Source) -> Iterator[Match]:
-    message = "{key}={number} is named, with the numbers of Beta 1"
-    yield from _numbers(source, {"dge_mode": _BETA1_DGE}, message)
+rule("MG-129", "numeric dge_mode of Beta 1", "safe", certain=False)(
+    _numbers("Beta 1", {"dge_mode": ("none", "swdge", "hwdge", "unknown")})
+)
 
 
 @rule("MG-313", "numbers for enum members", "safe")
 def _enums(source: Source) -> Iterator[Match]:
-    yield from _numbers(source, _ENUMS, "{key}={number} is named, with the numbers of Beta 2")
+    yield from _numbers("Beta 2", _ENUMS)(source)
     for comparison in source.all(ast.Compare):
         left = comparison.left
         if not isinstance(left, ast.Call) or source.name(left.func) != "nki.isa.get_nc_version":
             continue
         for target in comparison.comparators:
             number = literal_integer(target)
-            module = source.import_of(_ISA)
-            if number in (2, 3, 4) and module is not None:
-                nisa, imports = module
-                text = f"{nisa}.nc_version.gen{number}"
-                edit = source.replaced(target, text)
-                yield Match(comparison, "the generation is named", (*imports, edit))
+            if number in (2, 3, 4):
+                edit = source.replaced(target, f"{NISA}.nc_version.gen{number}")
+                yield Match(comparison, "the generation is named", (edit,))
 
 
 @rule("MG-314", "strings for buffers", "safe")
 def _buffers(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, *ALLOCATIONS):
-        parameters = ALLOCATIONS[source.nki_name(call.func, _LANGUAGE) or "ndarray"]
-        given = (source.arguments(call, parameters) or {}).get("buffer")
-        module = source.import_of(_LANGUAGE)
+        given = allocated(source, call).get("buffer")
         name = string(given)
-        if given is not None and name is not None and module is not None:
-            nl, imports = module
-            if name in _BUFFERS:
-                edit = source.replaced(given, f"{nl}.{name}")
-                yield Match(call, f"the buffer is {nl}.{name}", (*imports, edit))
-            else:
-                yield Match(call, f"{name!r} is no buffer; accepted are {', '.join(_BUFFERS)}")
+        if given is not None and name in _BUFFERS:
+            edit = source.replaced(given, f"{NL}.{name}")
+            yield Match(call, f"the buffer is {NL}.{name}", (edit,))
+        elif name is not None:
+            yield Match(call, f"{name!r} is no buffer; accepted are {', '.join(_BUFFERS)}")
 
 
 @rule("MG-315", "engine=nisa.dma_engine: the alias is now the enum of sendrecv", "safe")
@@ -214,15 +205,13 @@ def _dma_alias(source: Source) -> Iterator[Match]:
             yield Match(call, "engine=dma_engine, which had no effect, is removed", (edit,))
 
 
-@rule("MG-311", "num_channels of the collectives was removed", "partial")
-def _channels(source: Source) -> Iterator[Match]:
-    name = "collective_permute_implicit_current_processing_rank_id"
-    for call in source.calls("nki.collectives", name):
-        argument = source.keyword(call, "num_channels")
-        if argument is not None:
-            review = "pass channel_ids=[0, ..., n - 1] to collective_permute_implicit"
-            edit = source.without_argument(call, argument)
-            yield Match(call, "num_channels= is removed", (edit,), review)
+rule("MG-311", "num_channels of the collectives was removed", "partial")(
+    removed(
+        "num_channels",
+        "nki.collectives.collective_permute_implicit_current_processing_rank_id",
+        review="pass channel_ids=[0, ..., n - 1] to collective_permute_implicit",
+    )
+)
 
 
 @rule("MG-322", "range_select: on_false_value must be FP32_MIN", "partial")
@@ -267,10 +256,7 @@ def _shared_constant(source: Source) -> Iterator[Match]:
 def _loads(source: Source, statement: ast.AST | None) -> list[ast.Call] | None:
     """Return the calls ``nl.load(name)`` of an assigned name, or None if others use it."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    scope = None if target is None else source.scope(target)
-    if not isinstance(target, ast.Name) or scope is None:
-        return None
-    made = scope.assignments[target.id]
+    made = source.bound(target) if isinstance(target, ast.Name) else []
     calls: list[ast.Call] = []
     if len(made) != 1:
         return None
@@ -307,7 +293,7 @@ def _dtype(source: Source) -> Iterator[Match]:
             continue
         # Without dst it is a call of Beta 1, whose result had this dtype.
         line = source.statement(call)
-        dst = (source.arguments(call, parameters) or {}).get("dst")
+        dst = source.arguments(call, parameters).get("dst")
         if dst is None or (source.keyword(call, "dst") is None and not source.is_bare(line, call)):
             continue
         own, wanted = dtype_text(source, dst), source.code(argument.value)

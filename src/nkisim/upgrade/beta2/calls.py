@@ -7,6 +7,7 @@ import difflib
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.upgrade.beta2.arguments import COMPARISONS
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
@@ -54,7 +55,7 @@ def _bias(source: Source) -> Iterator[Match]:
             yield Match(call, f"bias has the shape (P, 1): pass one column, {text}[:, 0:1]")
 
 
-_ON_HOST = {"identity": "identity", "zeros": "zeros", "ones": "ones", "arange": "arange"}
+_ON_HOST = ("identity", "zeros", "ones", "arange")
 _NUMPY = ("int8", "int16", "int32", "uint8", "uint16", "uint32", "float16", "float32")
 
 
@@ -63,7 +64,7 @@ def _host_tensors(source: Source) -> Iterator[Match]:
     done: list[ast.AST] = []
     named = False
     for call in source.calls(_LANGUAGE, "shared_constant"):
-        given = source.arguments(call, ("constant", "dtype")) or {}
+        given = source.arguments(call, ("constant", "dtype"))
         made = [c for c in source.within(call, ast.Call) if _is_trace_time(source, c)]
         if not made or "constant" not in given or not set(given) <= {"constant", "dtype"}:
             continue
@@ -97,7 +98,7 @@ def _identity_matrix(source: Source, call: ast.Call, given: dict[str, ast.expr])
     made = given["constant"]
     if not isinstance(made, ast.Call) or not isinstance(call.func, ast.Attribute):
         return None
-    found = source.arguments(made, ("n", "dtype")) or {}
+    found = source.arguments(made, ("n", "dtype"))
     if not (source.name(made.func) or "").endswith(".identity") or set(found) != {"n", "dtype"}:
         return None
     dtype = source.code(given.get("dtype", found["dtype"]))
@@ -127,7 +128,7 @@ def _array(
         name = (source.name(one.func) or "").rpartition(".")[2]
         if name not in _ON_HOST or dtype is None or kind not in _NUMPY or names:
             return None
-        spots.append((*source.span(one.func), f"{numpy}.{_ON_HOST[name]}"))
+        spots.append((*source.span(one.func), f"{numpy}.{name}"))
         spots.append((*source.span(dtype.value), f"{numpy}.{kind}"))
     data = text.encode()
     for start, stop, new in sorted(spots, reverse=True):
@@ -169,21 +170,14 @@ def _reduce_command(source: Source) -> Iterator[Match]:
             yield Match(call, "reduce_cmd=, which was ignored, is removed", (edit,), review)
 
 
-_COMPARISONS = ("equal", "not_equal", "greater", "greater_equal", "less", "less_equal")
-
-
 @rule("MG-327", "comparisons have the dtype of their inputs", "report", certain=False)
 def _comparisons(source: Source) -> Iterator[Match]:
-    for call in source.calls(_LANGUAGE, *_COMPARISONS):
+    for call in source.calls(_LANGUAGE, *COMPARISONS):
         statement = source.parent(call)
         if source.keyword(call, "dtype") is not None or not isinstance(statement, ast.Assign):
             continue
         target = statement.targets[0]
-        scope = source.scope(target)
-        if not isinstance(target, ast.Name) or scope is None:
-            continue
-        for use in (name for one in scope.assignments[target.id] for name in one.references):
-            attribute = source.parent(use)
-            if isinstance(attribute, ast.Attribute) and attribute.attr in ("dtype", "view"):
-                yield Match(call, "the result was bool: pass dtype=nl.uint8 if its bits matter")
-                break
+        made = source.bound(target) if isinstance(target, ast.Name) else []
+        above = (source.parent(use) for one in made for use in one.references)
+        if any(isinstance(a, ast.Attribute) and a.attr in ("dtype", "view") for a in above):
+            yield Match(call, "the result was bool: pass dtype=nl.uint8 if its bits matter")

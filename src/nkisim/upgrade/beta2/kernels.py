@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from nkisim.rewriting import Edit
 from nkisim.source import Function, is_none, literal_integer
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import ALLOCATIONS, buffer_of
+from nkisim.upgrade.source import NKI, NL, Source
+from nkisim.upgrade.tiles import allocated, buffer_of
 
 _LANGUAGE = "nki.language"
 
@@ -26,14 +26,11 @@ def _outputs(source: Source) -> Iterator[Match]:
         for node in nodes:
             if buffer_of(source, node) not in ("hbm", "private_hbm"):
                 continue
-            module = source.import_of(_LANGUAGE)
             for call in source.values(node) or []:
-                assert isinstance(call, ast.Call)
-                parameters = ALLOCATIONS[source.nki_name(call.func, _LANGUAGE) or "ndarray"]
-                given = (source.arguments(call, parameters) or {}).get("buffer")
-                if given is not None and module is not None:
-                    edit = source.replaced(given, f"{module[0]}.shared_hbm")
-                    yield Match(call, "an output is in shared_hbm", (*module[1], edit))
+                given = allocated(source, call).get("buffer")
+                if given is not None:
+                    edit = source.replaced(given, f"{NL}.shared_hbm")
+                    yield Match(call, "an output is in shared_hbm", (edit,))
 
 
 @rule("MG-316", "no keyword-only separator in kernels", "safe", shows=False)
@@ -109,7 +106,7 @@ def _lists(source: Source) -> Iterator[Match]:
         if source.in_device_code(call):
             continue
         function = kernels[callee.id]
-        given = source.arguments(call, source.parameters(function)) or {}
+        given = source.arguments(call, source.parameters(function))
         for name, value in given.items():
             if isinstance(value, ast.List):
                 yield from _as_tuple(source, function, name, value)
@@ -188,12 +185,7 @@ def _nki_jit(source: Source) -> Iterator[Match]:
         name = source.name(node.func if isinstance(node, ast.Call) else node)
         if name not in ("torch_neuronx.nki_jit", "torch_neuronx.xla_impl.ops.nki_jit"):
             continue
-        module = source.import_of("nki")
-        if module is None:
-            yield Match(node, "decorate with @nki.jit, and return the outputs")
-        else:
-            edits = (*module[1], source.replaced(node, f"{module[0]}.jit"))
-            yield Match(node, "nki.jit replaces nki_jit", edits)
+        yield Match(node, "nki.jit replaces nki_jit", (source.replaced(node, f"{NKI}.jit"),))
 
 
 @rule("MG-333", "a grid has one axis", "report")
@@ -209,6 +201,6 @@ def _grid(source: Source) -> Iterator[Match]:
         ):
             yield Match(call, "launch with kernel[cores]; loop over the other axes in the kernel")
     for call in source.calls(_LANGUAGE, "program_id", "num_programs"):
-        axis = (source.arguments(call, ("axis",)) or {}).get("axis")
+        axis = source.arguments(call, ("axis",)).get("axis")
         if axis is not None and literal_integer(axis) not in (None, 0):
             yield Match(call, "a grid has one axis, 0: loop over the others in the kernel")

@@ -9,6 +9,7 @@ from nkisim.rewriting import Edit
 from nkisim.source import is_none
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
+from nkisim.upgrade.staging import staged
 from nkisim.upgrade.tiles import base_name, buffer_of, dtype_of
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -19,50 +20,33 @@ _DMA_COPY = ("dst", "src")
 def _from_psum(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_copy"):
         arguments = source.arguments(call, _DMA_COPY)
-        if arguments is None or not {"dst", "src"} <= set(arguments):
+        src, dst = arguments.get("src"), arguments.get("dst")
+        if src is None or dst is None or {"dst_rmw_op", "mask"} & set(arguments):
             continue
-        if {"dst_rmw_op", "mask"} & set(arguments):
+        if buffer_of(source, src) != "psum":
             continue
-        src, dst = arguments["src"], arguments["dst"]
-        tile, target = base_name(src), base_name(dst)
-        if tile is None or buffer_of(source, src) != "psum":
-            continue
-        line, language = source.statement(call), source.import_of(_LANGUAGE)
-        message = "copy the PSUM tile to SBUF with nisa.tensor_copy first, and copy from there"
-        isa = source.import_of(_ISA)
-        if line is None or language is None or isa is None or target is None:
-            yield Match(call, message)
-            continue
-        if not source.is_bare(line, call):
-            yield Match(call, message)
-            continue
-        stage = source.fresh(f"{tile.id}_sbuf")
-        text = source.code(src)
-        new = source.before(
-            line,
-            f"{stage} = {language[0]}.ndarray({text}.shape, dtype={target.id}.dtype, "
-            f"buffer={language[0]}.sbuf)",
-            f"{isa[0]}.tensor_copy(dst={stage}, src={text})",
-        )
-        edits = (*language[1], *isa[1], new, source.replaced(src, stage))
-        yield Match(call, "the PSUM tile is copied to SBUF first", edits)
+        target, bare = base_name(dst), source.is_bare(source.statement(call), call)
+        edits = staged(source, src, f"{target.id}.dtype") if target is not None and bare else None
+        if edits is None:
+            fix = "copy the PSUM tile to SBUF with nisa.tensor_copy first, and copy from there"
+            yield Match(call, fix)
+        else:
+            yield Match(call, "the PSUM tile is copied to SBUF first", edits)
 
 
 @rule("MG-302", "dma_copy with hwdge copies bytes", "report")
 def _hardware_descriptors(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_copy"):
         arguments = source.arguments(call, _DMA_COPY)
-        if arguments is None or not {"dst", "src", "dge_mode"} <= set(arguments):
+        if not {"dst", "src", "dge_mode"} <= set(arguments):
             continue
         if source.name(arguments["dge_mode"]) != "nki.isa.dge_mode.hwdge":
             continue
         there, here = (dtype_of(source, arguments[key]) for key in ("dst", "src"))
         if there is not None and here is not None and there != here:
-            yield Match(
-                call,
-                f"hwdge does not convert {here} to {there}: write src=....view(dtype) to keep the "
-                "bits, or dge_mode=nisa.dge_mode.swdge to convert the values",
-            )
+            bits, values = "src=....view(dtype) to keep the bits", "dge_mode=nisa.dge_mode.swdge"
+            fix = f"write {bits}, or {values} to convert the values"
+            yield Match(call, f"hwdge does not convert {here} to {there}: {fix}")
 
 
 @rule("MG-303a", "dma_copy: dst_rmw_op was removed", "partial")
@@ -94,16 +78,15 @@ def _accumulating(source: Source, call: ast.Call, op: str) -> str | None:
     """Return the call of ``dma_compute`` that adds to ``dst`` what a ``dma_copy`` moved to it."""
     arguments = source.arguments(call, _DMA_COPY)
     known = {"dst", "src", "dst_rmw_op", "unique_indices", "name", "oob_mode", "dge_mode"}
-    if arguments is None or not {"dst", "src"} <= set(arguments) <= known:
+    if not {"dst", "src"} <= set(arguments) <= known:
         return None
     mode = arguments.get("oob_mode")
     if mode is not None and source.name(mode) != "nki.isa.oob_mode.error":
         return None
     dst, src = (source.code(arguments[key]) for key in ("dst", "src"))
+    kept = [key for key in ("unique_indices", "name") if key in arguments]
     parts = [f"dst={dst}", f"srcs=[{src}, {dst}]", f"reduce_op={op}"]
-    for key in ("unique_indices", "name"):
-        if key in arguments:
-            parts.append(f"{key}={source.code(arguments[key])}")
+    parts += [f"{key}={source.code(arguments[key])}" for key in kept]
     function = source.code(call.func).replace("dma_copy", "dma_compute")
     return f"{function}({', '.join(parts)})"
 
@@ -129,7 +112,7 @@ def _first_copy(source: Source) -> Iterator[Match]:
         op = source.code(given.value if isinstance(given.value, ast.Name) else choice.orelse)
         other = _accumulating(source, call, op)
         plain = source.arguments(call, _DMA_COPY)
-        if other is None or plain is None or source.comment_behind(line) is not None:
+        if other is None or source.comment_behind(line) is not None:
             yield Match(call, _SPLIT)
             continue
         kept = [
@@ -157,8 +140,7 @@ def _dynamic_copy(source: Source) -> Iterator[Match]:
         arguments = source.arguments(call, _DMA_COPY)
         function = call.func
         if (
-            arguments is not None
-            and {"dst", "src"} <= set(arguments)
+            {"dst", "src"} <= set(arguments)
             and isinstance(function, ast.Attribute)
             and any(".ap(" in source.code(arguments[key]) for key in ("dst", "src"))
         ):

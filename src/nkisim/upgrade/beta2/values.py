@@ -7,49 +7,46 @@ from collections.abc import Iterator
 
 from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, Source
 from nkisim.upgrade.tiles import dtype_of, rank_of, shape_of
 
 _ISA = "nki.isa"
 
 
+def _filled(source: Source) -> Iterator[tuple[ast.Call, str, ast.expr]]:
+    """Yield the calls of memset on a tile of a visible dtype, with the dtype and the value."""
+    for call in source.calls(_ISA, "memset"):
+        arguments = source.arguments(call, ("dst", "value", "engine", "name"))
+        if {"dst", "value"} <= set(arguments):
+            yield call, dtype_of(source, arguments["dst"]) or "", arguments["value"]
+
+
 @rule("MG-304", "memset: an integer tile takes an integer", "safe")
 def _memset(source: Source) -> Iterator[Match]:
-    for call in source.calls(_ISA, "memset"):
-        arguments = source.arguments(call, ("dst", "value", "engine", "name")) or {}
-        dst, value = arguments.get("dst"), arguments.get("value")
-        if dst is None or value is None or "int" not in (dtype_of(source, dst) or ""):
-            continue
+    for call, dtype, value in _filled(source):
         literal = value.operand if isinstance(value, ast.UnaryOp) else value
         amount = number(literal)
-        if not isinstance(amount, float):
+        if "int" not in dtype or not isinstance(amount, float):
             continue
         if amount.is_integer():
             edit = source.replaced(literal, str(int(amount)))
             yield Match(call, "the value of an integer tile is an integer", (edit,))
         else:
             text = source.code(value)
-            yield Match(call, f"{text} does not fit {dtype_of(source, dst)}: choose an integer")
+            yield Match(call, f"{text} does not fit {dtype}: choose an integer")
 
 
 @rule("MG-305", "memset: packed types take zero only", "report")
 def _packed(source: Source) -> Iterator[Match]:
-    for call in source.calls(_ISA, "memset"):
-        arguments = source.arguments(call, ("dst", "value", "engine", "name")) or {}
-        dst, value = arguments.get("dst"), arguments.get("value")
-        amount = number(value)
-        if dst is None or amount is None:
-            continue
-        if (dtype_of(source, dst) or "").endswith("_x4") and amount != 0:
+    for call, dtype, value in _filled(source):
+        if dtype.endswith("_x4") and number(value) not in (None, 0):
             yield Match(call, "pass the packed constant as an argument and load it with dma_copy")
 
 
 @rule("MG-306", "tensor_reduce: axis counts the dimensions of the tensor", "partial")
 def _axis(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "tensor_reduce"):
-        arguments = (
-            source.arguments(call, ("dst", "op", "data", "axis", "negate", "keepdims")) or {}
-        )
+        arguments = source.arguments(call, ("dst", "op", "data", "axis", "negate", "keepdims"))
         if not {"dst", "data", "axis"} <= set(arguments):
             continue
         if literal_integer(_only(arguments["axis"])) != 1:
@@ -98,11 +95,8 @@ def _register_move(source: Source) -> Iterator[Match]:
         given = source.given(call)
         if argument is None and len(given) == 2 and given[1].keyword is None:
             argument = given[1] if literal_integer(given[1].value) is not None else None
-        module = None if argument is None else source.import_of(_ISA)
-        if argument is None or module is None:
-            continue
-        nisa, imports = module
-        text = f"src={nisa}.register_alloc({source.code(argument.value)})"
-        edit = source.replaced(argument.node, text)
-        message = "the constant is put into a register first"
-        yield Match(call, message, (*imports, edit), certain=certain)
+        if argument is not None:
+            text = f"src={NISA}.register_alloc({source.code(argument.value)})"
+            edit = source.replaced(argument.node, text)
+            message = "the constant is put into a register first"
+            yield Match(call, message, (edit,), certain=certain)

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from nkisim.rewriting import Edit
 from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, NL, Source
+from nkisim.upgrade.staging import copied
 from nkisim.upgrade.tiles import dtype_of, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -27,7 +28,7 @@ _POWERS = {2.0: "square", 0.5: "sqrt", -0.5: "rsqrt", -1.0: "reciprocal"}
 @rule("MG-343", "nl.power with a number", "partial")
 def _power(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "power"):
-        found = source.arguments(call, ("x", "y", "dtype")) or {}
+        found = source.arguments(call, ("x", "y", "dtype"))
         exponent, base = _number(found.get("y")), found.get("x")
         if exponent is None or base is None or not isinstance(call.func, ast.Attribute):
             continue
@@ -57,23 +58,16 @@ def _number(node: ast.AST | None) -> float | None:
 @rule("MG-348", "nl.copy rounds large integers", "safe", certain=False)
 def _integer_copy(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "copy"):
-        found = source.arguments(call, ("x", "dtype")) or {}
-        tile, line = found.get("x", found.get("src")), source.statement(call)
+        found, line = source.arguments(call, ("x", "dtype")), source.statement(call)
+        tile = found.get("x", found.get("src"))
         if tile is None or len(found) > 1 or dtype_of(source, tile) not in ("int32", "uint32"):
             continue
-        language, isa, statement = source.import_of(_LANGUAGE), source.import_of(_ISA), None
-        if isinstance(line, ast.Assign):
-            statement = line
-        target = None if statement is None else statement.targets[0]
+        alone = isinstance(line, ast.Assign) and line.value is call
+        target = line.targets[0] if isinstance(line, ast.Assign) and alone else None
         text = source.code(tile)
-        if language is None or isa is None or line is None or statement is None:
-            yield Match(call, "copy integers with nisa.tensor_copy on the Vector engine")
-        elif isinstance(target, ast.Name) and statement.value is call and target.id != text:
-            nl, name = language[0], target.id
-            made = f"{name} = {nl}.ndarray({text}.shape, dtype={text}.dtype, buffer={nl}.sbuf)"
-            copy = f"dst={name}, src={text}, engine={isa[0]}.engine.vector"
-            edit = Edit(*source.span(statement), f"{isa[0]}.tensor_copy({copy})")
-            edits = (*language[1], *isa[1], source.before(line, made), edit)
+        if line is not None and isinstance(target, ast.Name) and target.id != text:
+            made, copy = copied(target.id, text, engine=f"{NISA}.engine.vector")
+            edits = (source.before(line, made), Edit(*source.span(line), copy))
             yield Match(call, "the Vector engine copies the bits", edits)
         else:
             yield Match(call, "copy integers with nisa.tensor_copy on the Vector engine")
@@ -91,28 +85,23 @@ def _dynamic_index(source: Source) -> Iterator[Match]:
             above = source.parent(name)
             used = isinstance(above, ast.BinOp | ast.UnaryOp | ast.Slice)
             if name.id == target.id and used:
-                yield Match(
-                    name, "keep the index in a register of your own, or use a loop of fixed length"
-                )
+                fix = "keep the index in a register of your own, or use a loop of fixed length"
+                yield Match(name, fix)
 
 
 @rule("MG-350", "nl.random_seed takes a tile", "partial")
 def _seed(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "random_seed"):
-        value = (source.arguments(call, ("seed",)) or {}).get("seed")
-        language, isa = source.import_of(_LANGUAGE), source.import_of(_ISA)
-        line = source.statement(call)
+        value, line = source.arguments(call, ("seed",)).get("seed"), source.statement(call)
         if value is None or is_tile(source, value) or literal_integer(value) is None:
             continue
-        if line is None or language is None or isa is None:
+        if line is None:
             yield Match(call, "pass a tile of shape (1, 1) with the seed")
             continue
-        name, nl = source.fresh("seed"), language[0]
-        rows = (
-            f"{name} = {nl}.ndarray((1, 1), dtype={nl}.int32, buffer={nl}.sbuf)",
-            f"{isa[0]}.memset(dst={name}, value={source.code(value)})",
-        )
-        edits = (*language[1], *isa[1], source.before(line, *rows), source.replaced(value, name))
+        name = source.fresh("seed")
+        made = f"{name} = {NL}.ndarray((1, 1), dtype={NL}.int32, buffer={NL}.sbuf)"
+        rows = (made, f"{NISA}.memset(dst={name}, value={source.code(value)})")
+        edits = (source.before(line, *rows), source.replaced(value, name))
         yield Match(call, "the seed is put into a tile", edits)
 
 

@@ -15,7 +15,7 @@ from nkisim.rewriting import Edit
 from nkisim.source import Function
 from nkisim.upgrade.later.nki06 import is_register
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NL, Source
 
 _LANGUAGE = "nki.language"
 
@@ -38,11 +38,10 @@ def counted(source: Source) -> Iterator[Match]:
         if not _is_device(source, loop):
             continue
         assert isinstance(loop.iter, ast.Call)
-        bounds = source.arguments(loop.iter, ("start", "stop", "step")) or {}
+        bounds = source.arguments(loop.iter, ("start", "stop", "step"))
         variable = loop.target.id if isinstance(loop.target, ast.Name) else ""
         why = _kept_by(source, loop) or _used_by(source, loop, variable)
-        module = source.import_of(_LANGUAGE)
-        if why or module is None or "start" not in bounds:
+        if why or "start" not in bounds:
             yield Match(loop, f"use nl.fori_loop with a body function; {why or 'name the bounds'}")
             continue
         if _has_loop_inside(source, loop):
@@ -52,8 +51,8 @@ def counted(source: Source) -> Iterator[Match]:
             lower, upper = upper, source.code(bounds["stop"])
         step = f", step={source.code(bounds['step'])}" if "step" in bounds else ""
         name = _name(source, loop)
-        tail = f"{module[0]}.fori_loop({lower}, {upper}, {name}{step})"
-        edits = (*module[1], *_as_function(source, loop, f"def {name}({variable}):", tail))
+        tail = f"{NL}.fori_loop({lower}, {upper}, {name}{step})"
+        edits = _as_function(source, loop, f"def {name}({variable}):", tail)
         yield Match(loop, "the body is a function of the loop variable", edits)
 
 
@@ -66,17 +65,16 @@ def conditional(source: Source) -> Iterator[Match]:
         test = loop.test
         assert isinstance(test, ast.Name)
         why = _kept_by(source, loop) or _read_later(source, loop, test.id)
-        module = source.import_of(_LANGUAGE)
-        if why or module is None:
+        if why:
             yield Match(loop, f"use nl.while_loop with a body function; {why}")
             continue
         if _has_loop_inside(source, loop):
             continue
         name = _name(source, loop)
         head = f"def {name}({test.id}):"
-        tail = f"{module[0]}.while_loop({test.id}, {name})"
+        tail = f"{NL}.while_loop({test.id}, {name})"
         edits = _as_function(source, loop, head, tail, f"return {test.id}")
-        yield Match(loop, "the body is a function of the register", (*module[1], *edits))
+        yield Match(loop, "the body is a function of the register", edits)
 
 
 def _name(source: Source, loop: Loop) -> str:

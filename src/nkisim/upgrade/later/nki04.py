@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from nkisim.source import literal_integer
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import RULES, Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, Source
 from nkisim.upgrade.tiles import shape_of
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -63,7 +63,7 @@ def _sizes(source: Source) -> Iterator[Match]:
 @rule("MG-408", "dma_transpose: dst has exactly the permuted shape of src", "partial")
 def _transposed_shape(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_transpose"):
-        arguments = source.arguments(call, parameter_names("0.4.0", _ISA, "dma_transpose")) or {}
+        arguments = source.arguments(call, parameter_names("0.4.0", _ISA, "dma_transpose"))
         order = _integers(arguments.get("axes"))
         if order is None or "dst" not in arguments or "src" not in arguments:
             continue
@@ -115,18 +115,17 @@ def _frozen(source: Source) -> Iterator[Match]:
 )
 def _transpose_engine(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "nc_transpose"):
-        arguments = source.arguments(call, parameter_names("0.4.0", _ISA, "nc_transpose")) or {}
+        arguments = source.arguments(call, parameter_names("0.4.0", _ISA, "nc_transpose"))
         engine, data = arguments.get("engine"), arguments.get("data")
         if engine is None or data is None:
             continue
         if source.name(engine) not in (f"{_ISA}.engine.vector", f"{_ISA}.vector_engine"):
             continue
         sizes = [int(s) if s.isdecimal() else 0 for s in shape_of(source, data) or ()]
-        isa = source.import_of(_ISA)
         if len(sizes) == 2 and 0 not in sizes and max(sizes) <= 32:
             continue
-        if sizes and max(sizes) > 32 and isa is not None:
-            edit = source.replaced(engine, f"{isa[0]}.engine.tensor")
+        if sizes and max(sizes) > 32:
+            edit = source.replaced(engine, f"{NISA}.engine.tensor")
             message = "a tile over 32 x 32 is transposed by the tensor engine"
             yield Match(call, message, (edit,), certain=True)
         else:

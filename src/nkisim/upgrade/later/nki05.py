@@ -12,7 +12,7 @@ from nkisim.upgrade.later.nki04 import renamed_attributes
 from nkisim.upgrade.later.nki06 import RANGES, is_builtin
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, Source
 from nkisim.upgrade.staging import staged
 from nkisim.upgrade.tiles import buffer_of, in_psum, is_tile, shape_of
 
@@ -135,14 +135,12 @@ def _engines(source: Source) -> Iterator[Match]:
         names = parameter_names("0.4.0", _ISA, name)
         for call in source.calls(_ISA, name):
             given = source.arguments(call, names)
-            isa = source.import_of(_ISA)
-            if given is None or "engine" in given or not source.given(call) or isa is None:
+            if not given or "engine" in given:
                 continue
             stop = source.span(source.given(call)[-1].node)[1]
-            text = f", engine={isa[0]}.{default}"
             review = "up to 0.4.0 the compiler chose the engine: the stream may be another one"
-            edit = Edit(stop, stop, text)
-            yield Match(call, f"the engine is {default}", (*isa[1], edit), review)
+            edit = Edit(stop, stop, f", engine={NISA}.{default}")
+            yield Match(call, f"the engine is {default}", (edit,), review)
 
 
 def _default(parameters: str, name: str) -> str:
@@ -157,7 +155,7 @@ def _default(parameters: str, name: str) -> str:
 @rule("MG-505", "nl.rsqrt reads no PSUM", "partial")
 def _rsqrt(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "rsqrt"):
-        operand = (source.arguments(call, ("x", "dtype")) or {}).get("x")
+        operand = source.arguments(call, ("x", "dtype")).get("x")
         if operand is None or not in_psum(source, operand):
             continue
         edits = staged(source, operand)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, Source
 from nkisim.upgrade.tiles import shape_of
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -41,7 +41,7 @@ def ranges(source: Source) -> Iterator[Match]:
     """Find the ranges of NKI that are Python's."""
     for call in source.calls(_LANGUAGE, *RANGES):
         name = source.nki_name(call.func, _LANGUAGE)
-        arguments = source.arguments(call, ("start", "stop", "step")) or {}
+        arguments = source.arguments(call, ("start", "stop", "step"))
         bounds = _bounds({key: source.code(value) for key, value in arguments.items()})
         if bounds is None or not is_builtin(source, "range"):
             yield Match(call, f"nl.{name} is deprecated: write range")
@@ -73,10 +73,8 @@ def _engines(source: Source) -> Iterator[Match]:
         engine = (source.nki_name(node, _ISA) or "").removesuffix("_engine")
         if engine not in ("gpsimd", "scalar", "tensor", "unknown", "vector"):
             continue
-        isa = source.import_of(_ISA)
-        if isa is not None:
-            edit = source.replaced(node, f"{isa[0]}.engine.{engine}")
-            yield Match(node, f"{engine}_engine is engine.{engine}", (*isa[1], edit))
+        edit = source.replaced(node, f"{NISA}.engine.{engine}")
+        yield Match(node, f"{engine}_engine is engine.{engine}", (edit,))
 
 
 @rule("MG-605", "a register decides nothing in Python", "report")
@@ -103,7 +101,7 @@ def _python_ranges(source: Source) -> Iterator[ast.Call]:
 def _columns(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "dma_transpose"):
         names = parameter_names("0.5.0", _ISA, "dma_transpose")
-        arguments = source.arguments(call, names) or {}
+        arguments = source.arguments(call, names)
         mode, src = arguments.get("dge_mode"), arguments.get("src")
         if mode is None or src is None or source.name(mode) != f"{_ISA}.dge_mode.hwdge":
             continue

@@ -11,7 +11,7 @@ from nkisim.upgrade.later.nki06 import ranges
 from nkisim.upgrade.later.positions import keywords
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import is_number
-from nkisim.upgrade.source import Source
+from nkisim.upgrade.source import NISA, Source
 from nkisim.versions import FRONTEND_VARIABLE
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
@@ -68,13 +68,11 @@ def _class_of(source: Source, node: ast.expr) -> set[str]:
 def _kinds(source: Source) -> Iterator[Match]:
     for call in source.all(ast.Call):
         waits = isinstance(call.func, ast.Attribute) and call.func.attr == "depends_on"
-        module = source.import_of(_ISA)
-        given = source.given(call) if waits else []
-        if given and module is not None and "kind" not in [g.keyword for g in given]:
+        given = source.given(call) if waits and source.alias(_ISA) is not None else []
+        if given and "kind" not in [g.keyword for g in given]:
             last = given[-1].value
-            text = f"{source.code(last)}, kind={module[0]}.dependency.runtime"
-            edits = (*module[1], source.replaced(last, text))
-            yield Match(call, "a wait on the device has its kind", edits)
+            edit = source.replaced(last, f"{source.code(last)}, kind={NISA}.dependency.runtime")
+            yield Match(call, "a wait on the device has its kind", (edit,))
 
 
 @rule("MG-708", "topk has another layout", "report", certain=False)
@@ -88,11 +86,10 @@ def _topk(source: Source) -> Iterator[Match]:
 @rule("MG-711", "scalar_store stores no number", "safe")
 def _stored(source: Source) -> Iterator[Match]:
     for call in source.calls(_ISA, "scalar_store"):
-        value = (source.arguments(call, ("dst", "value")) or {}).get("value")
-        module = source.import_of(_ISA)
-        if value is not None and module is not None and is_number(source, value):
-            edit = source.replaced(call.func, f"{module[0]}.memset")
-            yield Match(call, "a number is written by memset", (*module[1], edit))
+        value = source.arguments(call, ("dst", "value")).get("value")
+        if value is not None and is_number(source, value):
+            edit = source.replaced(call.func, f"{NISA}.memset")
+            yield Match(call, "a number is written by memset", (edit,))
 
 
 @rule("MG-712", "NKI_COMPILER_FRONTEND is custom or nothing", "partial", deprecated=True)
@@ -123,7 +120,7 @@ def _set_to(source: Source, key: ast.Constant) -> ast.expr | None:
 @rule("MG-717", "the address of an HBM tensor has one part", "partial", certain=False)
 def _addresses(source: Source) -> Iterator[Match]:
     for call in source.calls(_LANGUAGE, "ndarray"):
-        given = source.arguments(call, ("shape", "dtype", "buffer", "name", "address")) or {}
+        given = source.arguments(call, ("shape", "dtype", "buffer", "name", "address"))
         buffer, address = given.get("buffer"), given.get("address")
         if buffer is None or address is None or source.name(buffer) not in _HBM:
             continue

@@ -40,7 +40,7 @@ def _tiles_of_one(source: Source) -> Iterator[Match]:
         if given and source.code(given["dst"]) in registers and "src" in given
     }
     for call in source.calls(_ISA, "tensor_scalar", "tensor_tensor"):
-        dst = (source.arguments(call, ("dst",)) or {}).get("dst")
+        dst = source.arguments(call, ("dst",)).get("dst")
         if dst is not None and source.code(dst) in tiles and shape_of(source, dst) == ["1", "1"]:
             yield Match(call, f"{source.code(dst)} takes an instruction; scalar arithmetic none")
 

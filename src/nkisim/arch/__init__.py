@@ -6,17 +6,6 @@ import os
 
 from nkisim.arch.generation import GEN2, GEN3, GEN4, Generation
 
-__all__ = [
-    "DEFAULT_TARGET",
-    "GEN2",
-    "GEN3",
-    "GEN4",
-    "GENERATIONS",
-    "TARGET_VARIABLE",
-    "Generation",
-    "resolve_target",
-]
-
 GENERATIONS = (GEN2, GEN3, GEN4)
 
 DEFAULT_TARGET = GEN3

@@ -11,19 +11,3 @@ from nkisim.checks.langcheck import (
     source_rules,
 )
 from nkisim.checks.outputs import check_outputs, lead_with_origins, nonfinite_outputs
-
-__all__ = [
-    "Detectors",
-    "KernelSource",
-    "check_arguments",
-    "check_capacity",
-    "check_outputs",
-    "file_findings",
-    "kernel_findings",
-    "lead_with_origins",
-    "nonfinite_outputs",
-    "occupancy_of",
-    "report_recursion",
-    "report_unbound",
-    "source_rules",
-]

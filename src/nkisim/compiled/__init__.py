@@ -21,19 +21,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Literal
 
-__all__ = [
-    "FAST_VARIABLE",
-    "FUNCTIONS",
-    "LARGE",
-    "LARGE_RUN",
-    "Arithmetic",
-    "arithmetic",
-    "compiles_exact",
-    "compiles_function",
-    "numba_problem",
-    "run_with",
-]
-
 FAST_VARIABLE = "NKISIM_FAST"
 """Environment variable; ``0`` selects NumPy's arithmetic."""
 

@@ -28,37 +28,3 @@ from nkisim.diagnostics.frames import (
 from nkisim.diagnostics.recorder import RECORDER, Recorder, Strictness, flag
 from nkisim.diagnostics.report import Report
 from nkisim.diagnostics.rules import CHECKED, RULES, Rule, Severity, declare
-
-__all__ = [
-    "CHECKED",
-    "RECORDER",
-    "RULES",
-    "Fact",
-    "Finding",
-    "NkiCallError",
-    "NkiFindingWarning",
-    "NkiValidationError",
-    "Place",
-    "Recorder",
-    "Report",
-    "Rewrite",
-    "Rule",
-    "Severity",
-    "Strictness",
-    "assigned_name",
-    "called_by_user",
-    "decides",
-    "declare",
-    "defined_at",
-    "flag",
-    "hide_own_frames",
-    "is_own_file",
-    "loops_around",
-    "note_if_raised_inside",
-    "own_frames_shown",
-    "raised_at",
-    "repeats_while",
-    "user_line",
-    "user_place",
-    "user_stacklevel",
-]

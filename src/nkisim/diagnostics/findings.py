@@ -16,18 +16,6 @@ from nkisim.diagnostics.frames import Place
 from nkisim.diagnostics.pictures import Bitmap
 from nkisim.diagnostics.rules import Rule, Severity
 
-__all__ = [
-    "DATA",
-    "MOST_SHOWN",
-    "Fact",
-    "Finding",
-    "NkiCallError",
-    "NkiFindingWarning",
-    "NkiValidationError",
-    "Rewrite",
-    "in_order",
-]
-
 MOST_SHOWN = 200
 """Maximum number of findings in text, GitHub and HTML output; JSON has all of them."""
 

@@ -9,15 +9,3 @@ from nkisim.filecheck.settings import (
     Selection,
     all_rules,
 )
-
-__all__ = [
-    "BROKEN_FILE",
-    "CheckSettings",
-    "FixedFile",
-    "Selection",
-    "Shapes",
-    "all_rules",
-    "check_files",
-    "fix_files",
-    "parse_shapes",
-]

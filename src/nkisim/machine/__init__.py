@@ -12,33 +12,3 @@ from nkisim.machine.core import CORE, Core, Event, Garbage, current_core
 from nkisim.machine.handles import NkiInstruction, handle_of
 from nkisim.machine.schedule import Schedule, Stopped
 from nkisim.machine.tracking import Effect, LoopKind, Step, Tracker
-
-__all__ = [
-    "CORE",
-    "Cluster",
-    "Core",
-    "Effect",
-    "Event",
-    "Garbage",
-    "Loaded",
-    "LoopKind",
-    "Member",
-    "NkiInstruction",
-    "Partial",
-    "Plan",
-    "Rows",
-    "Schedule",
-    "Step",
-    "Stopped",
-    "Tracker",
-    "check_finite",
-    "commit",
-    "commit_where",
-    "current_core",
-    "handle_of",
-    "instruction",
-    "make_plan",
-    "one_blas_thread",
-    "prepare_read",
-    "resolve_static",
-]

@@ -19,8 +19,6 @@ from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
 from nkisim.versions import VERSIONS, has
 
-__all__ = ["CORE", "Accumulators", "Core", "Event", "Garbage", "current_core"]
-
 T = TypeVar("T")
 
 

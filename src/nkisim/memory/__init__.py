@@ -10,21 +10,3 @@ from nkisim.memory.tensor import NkiTensor
 from nkisim.memory.tensor.geometry import Indirection
 from nkisim.memory.tensor.indexing import DynSlice
 from nkisim.memory.written_map import Region
-
-__all__ = [
-    "AccumulationState",
-    "CoreMemory",
-    "DynSlice",
-    "Indirection",
-    "Lifetime",
-    "MemoryRegion",
-    "NkiTensor",
-    "Region",
-    "SharedHbm",
-    "Storage",
-    "is_hbm",
-    "is_on_chip",
-    "is_psum",
-    "is_sbuf",
-    "require_dtype",
-]

@@ -3,15 +3,3 @@
 from nkisim.profiling.entry import Descriptors, ProfileError, profile
 from nkisim.profiling.result import Advice, LineTime, MemoryUse, Span, Together
 from nkisim.profiling.shown import Profile
-
-__all__ = [
-    "Advice",
-    "Descriptors",
-    "LineTime",
-    "MemoryUse",
-    "Profile",
-    "ProfileError",
-    "Span",
-    "Together",
-    "profile",
-]

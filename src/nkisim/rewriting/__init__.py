@@ -22,23 +22,3 @@ from nkisim.rewriting.sources import (
     read_source,
     write_source,
 )
-
-__all__ = [
-    "Edit",
-    "NotPastedError",
-    "NotPythonError",
-    "SourceError",
-    "SourceText",
-    "TextLoader",
-    "applied",
-    "code_with_comments",
-    "compiled",
-    "disjoint",
-    "drafts",
-    "edited",
-    "edits_of",
-    "loses_comment",
-    "read_source",
-    "unified_diff",
-    "write_source",
-]

@@ -139,7 +139,7 @@ class Nodes:
         return set(self._tree.scopes.values())
 
     def scope(self, node: ast.AST) -> Scope:
-        """Return the scope in which a node is evaluated; the module's for a node of another text."""
+        """Return the scope in which a node is evaluated; the module's for one of another text."""
         return self._tree.scopes.get(node) or self.body(self.module)
 
     def bound(self, name: ast.Name) -> list[Assignment]:

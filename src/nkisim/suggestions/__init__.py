@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.source import expression, names_in
-from nkisim.suggestions import (  # noqa: F401 (each declares fixes)
+from nkisim.suggestions import (
     arguments,
     axes,
     calls,

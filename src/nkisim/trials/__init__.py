@@ -3,5 +3,3 @@
 from nkisim.trials.arguments import Arguments
 from nkisim.trials.editions import KernelFile, kernel_file
 from nkisim.trials.running import MOST_TRIALS, Progress, Trials, Tried
-
-__all__ = ["MOST_TRIALS", "Arguments", "KernelFile", "Progress", "Trials", "Tried", "kernel_file"]

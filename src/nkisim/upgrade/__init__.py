@@ -4,15 +4,3 @@ from nkisim.rewriting import Edit
 from nkisim.upgrade.engine import Change, Outcome, upgrade_text
 from nkisim.upgrade.releases import ERAS, TARGETS
 from nkisim.upgrade.rules import RULES, Match, Rule
-
-__all__ = [
-    "ERAS",
-    "RULES",
-    "TARGETS",
-    "Change",
-    "Edit",
-    "Match",
-    "Outcome",
-    "Rule",
-    "upgrade_text",
-]

@@ -13,19 +13,6 @@ from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import is_tile
 from nkisim.versions import parameter_names
 
-__all__ = [
-    "ERAS",
-    "MODULES",
-    "TARGETS",
-    "UNLISTED_METHODS",
-    "Since",
-    "era_of",
-    "parameter_names",
-    "release_of",
-    "rules_between",
-    "version_of",
-]
-
 ERAS: tuple[Era, ...] = get_args(Era)
 TARGETS = versions.VERSIONS
 MODULES = tuple(versions.names_of(TARGETS[0]))

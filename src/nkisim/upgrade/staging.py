@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 
 from nkisim.rewriting import Edit
+from nkisim.source import base_name
 from nkisim.upgrade.rules import Match
 from nkisim.upgrade.source import NISA, NL, Source
-from nkisim.upgrade.tiles import base_name
 
 
 def copied(name: str, tile: str, dtype: str = "", *, engine: str = "") -> tuple[str, str]:

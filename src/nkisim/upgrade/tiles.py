@@ -8,22 +8,6 @@ from nkisim.source import base_name, string, tensor_functions
 from nkisim.upgrade.source import Source
 from nkisim.versions import VERSIONS, parameter_names
 
-__all__ = [
-    "ALLOCATIONS",
-    "TILE_FUNCTIONS",
-    "allocated",
-    "allocation",
-    "base_name",
-    "buffer_of",
-    "dtype_of",
-    "dtype_text",
-    "in_psum",
-    "is_column",
-    "is_tile",
-    "rank_of",
-    "shape_of",
-]
-
 ALLOCATIONS = {
     name: parameter_names(VERSIONS[0], "nki.language", name)
     for name in ("ndarray", "zeros", "ones", "full", "rand", "empty_like", "zeros_like")

@@ -19,28 +19,6 @@ from importlib.machinery import PathFinder
 from pathlib import Path
 from typing import Any, TypeVar
 
-__all__ = [
-    "FRONTEND_VARIABLE",
-    "NKI_VARIABLE",
-    "VERSIONS",
-    "at",
-    "chosen",
-    "differs",
-    "dropped",
-    "found_in",
-    "has",
-    "in_force",
-    "is_traced",
-    "judged_by",
-    "language",
-    "members",
-    "names_of",
-    "parameter_names",
-    "parameters",
-    "resolve",
-    "since",
-]
-
 VERSIONS = ("0.3.0", "0.4.0", "0.5.0", "0.6.0", "0.7.0")
 """The known versions, oldest first."""
 

@@ -8,8 +8,6 @@ from collections.abc import Mapping
 from nkisim.versions import VERSIONS, names_of
 from nkisim.versions.rules import CHANGES
 
-__all__ = ["ASSUMED", "differences", "evidence"]
-
 ASSUMED: Mapping[str, Mapping[str, str]] = {
     "0.7.0": {
         "U7-01": "instructions that no page names behave as in 0.6.0",

@@ -8,8 +8,7 @@ import pytest
 from each_case import each_case
 from nkisim.upgrade import RULES, TARGETS, upgrade_text
 from nkisim.upgrade.later.positions import moved_functions
-from nkisim.upgrade.releases import parameter_names
-from nkisim.versions import names_of
+from nkisim.versions import names_of, parameter_names
 
 HEAD = (
     "import nki\nimport nki.isa as nisa\nimport nki.language as nl\nimport nki.collectives as ncc\n"

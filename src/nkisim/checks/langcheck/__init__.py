@@ -44,8 +44,6 @@ from nkisim.source import (
 from nkisim.versions import in_force, language
 from nkisim.versions.rules import held, is_off
 
-__all__ = ["KernelSource", "file_findings", "kernel_findings", "source_rules"]
-
 NO_SOURCE = declare(
     "L065",
     "no-source",

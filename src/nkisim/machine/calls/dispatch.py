@@ -24,8 +24,6 @@ from nkisim.spec.ops import Op
 from nkisim.spec.signatures import CALLS, CheckedCall, Removed, publish
 from nkisim.versions import found_in
 
-__all__ = ["instruction"]
-
 _BY_VALUE = frozenset(
     {Op, str, type(None), *(kind for kind in vars(enums).values() if isinstance(kind, type))}
 )

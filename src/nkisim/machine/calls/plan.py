@@ -43,8 +43,6 @@ from nkisim.spec.call import Call, Violation
 from nkisim.spec.instruction import Arithmetic, Instruction
 from nkisim.spec.operands import Operand
 
-__all__ = ["Plan", "make_plan"]
-
 _NOTHING: Selected = MappingProxyType[int, Columns]({})
 
 

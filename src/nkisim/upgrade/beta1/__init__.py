@@ -15,19 +15,3 @@ from nkisim.upgrade.beta1 import (
     patterns,
     zeros,
 )
-
-__all__ = [
-    "allocators",
-    "blocks",
-    "constructs",
-    "dynamic",
-    "entry",
-    "indexing",
-    "instructions",
-    "masks",
-    "names",
-    "operators",
-    "outputs",
-    "patterns",
-    "zeros",
-]

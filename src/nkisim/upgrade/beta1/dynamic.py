@@ -5,12 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from nkisim.source import base_name
 from nkisim.upgrade.beta1.affine import affine, depends, product, total, wrapped
 from nkisim.upgrade.beta1.indexing import sliced
 from nkisim.upgrade.bindings import binding
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import base_name, buffer_of, is_tile
+from nkisim.upgrade.tiles import buffer_of, is_tile
 
 _ADVICE = (
     "write the address as t.ap(pattern=[[step, count], ...], vector_offset=rows), or with "

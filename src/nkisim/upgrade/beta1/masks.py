@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
+from nkisim.source import base_name
 from nkisim.upgrade.beta1.affine import Index, affine, total
 from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, sliced, valid_count
 from nkisim.upgrade.beta1.poles import pole_of, rows_apart
@@ -13,7 +14,7 @@ from nkisim.upgrade.bindings import whole_value
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NISA, NL, Source
 from nkisim.upgrade.staging import hoisted
-from nkisim.upgrade.tiles import TILE_FUNCTIONS, base_name, is_tile
+from nkisim.upgrade.tiles import TILE_FUNCTIONS, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _ADVICE = "slice every operand to the valid part, [start:min(start + size, n)], and drop mask="

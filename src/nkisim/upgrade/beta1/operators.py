@@ -6,13 +6,13 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
-from nkisim.source import number
+from nkisim.source import base_name, number
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
 from nkisim.upgrade.source import NISA, NL, Source
 from nkisim.upgrade.staging import copied, hoisted, staged
-from nkisim.upgrade.tiles import base_name, buffer_of, in_psum, is_column, is_tile
+from nkisim.upgrade.tiles import buffer_of, in_psum, is_column, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 

@@ -6,10 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
-from nkisim.source import Function, string
+from nkisim.source import Function, base_name, string
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NISA, NL, Source
-from nkisim.upgrade.tiles import base_name
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 

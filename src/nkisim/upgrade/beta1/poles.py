@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from nkisim.source import base_name
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import base_name
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _POLES = ("log", "reciprocal", "rsqrt")

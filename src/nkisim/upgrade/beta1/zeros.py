@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.source import RANGES, Function
+from nkisim.source import RANGES, Function, base_name
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.tiles import base_name, in_psum, shape_of
+from nkisim.upgrade.tiles import in_psum, shape_of
 
 _LANGUAGE = "nki.language"
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 
 from nkisim.rewriting import Edit
 from nkisim.source import is_none, literal_integer, number, string
-from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Finder, Match, removed, rule
 from nkisim.upgrade.source import NISA, NL, Source
 from nkisim.upgrade.tiles import ALLOCATIONS, allocated, dtype_text
+from nkisim.versions import parameter_names
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
 from nkisim.upgrade.beta2.arguments import COMPARISONS
-from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.tiles import shape_of
-from nkisim.versions import VERSIONS
+from nkisim.versions import VERSIONS, parameter_names
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 

@@ -6,11 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
-from nkisim.source import is_none
+from nkisim.source import base_name, is_none
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import Source
 from nkisim.upgrade.staging import staged
-from nkisim.upgrade.tiles import base_name, buffer_of, dtype_of
+from nkisim.upgrade.tiles import buffer_of, dtype_of
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 _DMA_COPY = ("dst", "src")

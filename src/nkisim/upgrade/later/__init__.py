@@ -1,5 +1,3 @@
 """The rules from 0.3.0 to later versions, by step."""
 
 from nkisim.upgrade.later import loops, nki04, nki05, nki06, nki07, options07, positions
-
-__all__ = ["loops", "nki04", "nki05", "nki06", "nki07", "options07", "positions"]

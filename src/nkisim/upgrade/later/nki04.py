@@ -6,10 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 
 from nkisim.source import literal_integer
-from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import RULES, Match, rule
 from nkisim.upgrade.source import NISA, Source
 from nkisim.upgrade.tiles import shape_of
+from nkisim.versions import parameter_names
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.upgrade.releases import parameter_names
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NISA, Source
 from nkisim.upgrade.tiles import shape_of
+from nkisim.versions import parameter_names
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 RANGES = ("affine_range", "sequential_range", "static_range")

@@ -9,9 +9,10 @@ from functools import cache
 from nkisim import versions
 from nkisim.source import string
 from nkisim.upgrade.beta2.arguments import HIDDEN, hides, named
-from nkisim.upgrade.releases import MODULES, parameter_names
+from nkisim.upgrade.releases import MODULES
 from nkisim.upgrade.rules import Finder, Match, rule
 from nkisim.upgrade.source import Source
+from nkisim.versions import parameter_names
 
 
 def first_moved(older: str, newer: str, module: str, name: str) -> int | None:

@@ -21,6 +21,11 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 HEAD = "# Written by tools/gen_stubs.py.\n"
 
+if str(ROOT / "tools") not in sys.path:
+    sys.path.append(str(ROOT / "tools"))
+
+from nki_names import names_and_versions  # noqa: E402
+
 import nkisim.isa  # noqa: E402
 import nkisim.language  # noqa: E402
 from nkisim.spec import INSTRUCTIONS, Instruction, Operand  # noqa: E402
@@ -90,12 +95,7 @@ def reexports(module: str, leave: set[str]) -> str:
     """
     package = getattr(nkisim, module)
     tree = ast.parse(Path(inspect.getsourcefile(package) or "").read_text(encoding="utf-8"))
-    assigned = {
-        node.targets[0].id: node.value
-        for node in tree.body
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name)
-    }
-    exported = ast.literal_eval(assigned["__all__"])
+    exported = sorted(names_and_versions(package))
     lines = []
     for node in tree.body:
         if isinstance(node, ast.ImportFrom):

@@ -173,8 +173,8 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module of NKI, whose names depend on the version in force.
 
     It takes the names that are not the same in all versions out of ``names``, the module's own, and
-    returns those of the version in force; others raise with the remedy. ``dir`` and ``__all__``
-    follow the version too.
+    returns those of the version in force; others raise with the remedy. ``dir`` and ``__all__``,
+    the public names, follow the version too.
     """
     differing = {name: names.pop(name) for name in list(names) if versions.differs(module, name)}
     refuse = missing_name(module)
@@ -191,11 +191,11 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
         return {*names, *served(versions.in_force())}
 
     names["__dir__"] = there
-    exported = names.pop("__all__")
+    names.pop("__all__", None)
 
     def get(name: str) -> Any:
         if name == "__all__":
-            return [name for name in exported if name in there()]
+            return sorted(name for name in there() if name[0].isalpha())
         found = served(versions.in_force())
         if name in found:
             return found[name]

@@ -23,27 +23,6 @@ from nkisim.collectives.varying import (
 from nkisim.objects import NKIObject
 from nkisim.removed import by_version, hide_modules
 
-__all__ = [
-    "NKIObject",
-    "ReplicaGroup",
-    "all_gather",
-    "all_gather_v",
-    "all_gather_v_prepare",
-    "all_gather_v_trigger",
-    "all_reduce",
-    "all_to_all",
-    "all_to_all_v",
-    "all_to_all_v_prepare",
-    "all_to_all_v_trigger",
-    "collective_permute",
-    "collective_permute_implicit",
-    "collective_permute_implicit_current_processing_rank_id",
-    "collective_permute_implicit_reduce",
-    "rank_id",
-    "reduce_scatter",
-    "rg_partition_op",
-]
-
 __getattr__ = by_version("nki.collectives", globals())
 hide_modules(globals())
 del by_version, hide_modules

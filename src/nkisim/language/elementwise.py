@@ -23,7 +23,7 @@ from nkisim.isa import (
 )
 from nkisim.isa import reciprocal as isa_reciprocal
 from nkisim.language.shape import expand_tile
-from nkisim.language.tiles import fresh, is_tile, need_tile, result_dtype
+from nkisim.language.tiles import fresh, is_tile, need_tile, operand_and_result, result_dtype
 from nkisim.memory import NkiTensor
 from nkisim.spec import OPS, Op, rules
 from nkisim.spec.enums import engine as Engine
@@ -88,40 +88,32 @@ def _broadcast(op: Op, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor
 
 def _apply(op: Op, x: Any, dtype: Any) -> NkiTensor:
     """Return an activation function of a tile."""
-    tile = need_tile(op.name, "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tile, out = operand_and_result(op.name, x, dtype)
     activation(out, op=op, data=tile)
     return out
 
 
-@OPS["add"].define
-def add(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x + y``."""
-    return _combine(OPS["add"], x, y, dtype)
+def _define(op: Op, function: Callable[..., NkiTensor], summary: str, **changes: Any) -> Op:
+    """Make an operator callable on tiles, by a function with a summary."""
+    function.__name__, function.__doc__, function.__module__ = op.name, summary, __name__
+    return op.define(function, **changes)
 
 
-@OPS["subtract"].define
-def subtract(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x - y``."""
-    return _combine(OPS["subtract"], x, y, dtype)
+def _define_binary(name: str, summary: str) -> Op:
+    """Make an operator of two operands callable on tiles and numbers."""
+    op = OPS[name]
+
+    def function(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
+        return _combine(op, x, y, dtype)
+
+    return _define(op, function, summary)
 
 
-@OPS["multiply"].define
-def multiply(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x * y``."""
-    return _combine(OPS["multiply"], x, y, dtype)
-
-
-@OPS["maximum"].define
-def maximum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the larger of ``x`` and ``y``."""
-    return _combine(OPS["maximum"], x, y, dtype)
-
-
-@OPS["minimum"].define
-def minimum(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the smaller of ``x`` and ``y``."""
-    return _combine(OPS["minimum"], x, y, dtype)
+add = _define_binary("add", "Return ``x + y``.")
+subtract = _define_binary("subtract", "Return ``x - y``.")
+multiply = _define_binary("multiply", "Return ``x * y``.")
+maximum = _define_binary("maximum", "Return the larger of ``x`` and ``y``.")
+minimum = _define_binary("minimum", "Return the smaller of ``x`` and ``y``.")
 
 
 def _by_magnitude(op: Op, x: Any, y: Any, dtype: Any) -> NkiTensor:
@@ -156,22 +148,15 @@ def abs_min(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     return _by_magnitude(OPS["abs_min"], x, y, dtype)
 
 
-@OPS["divide"].define
-def divide(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x / y``; no engine can divide, so this is also a finding."""
-    return _combine(OPS["divide"], x, y, dtype)
-
-
-@OPS["mod"].define
-def mod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the remainder with the sign of ``y``; a finding, since it fails to compile."""
-    return _combine(OPS["mod"], x, y, dtype)
-
-
-@OPS["fmod"].define
-def fmod(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the remainder with the sign of ``x``; a finding, since it fails to compile."""
-    return _combine(OPS["fmod"], x, y, dtype)
+divide = _define_binary(
+    "divide", "Return ``x / y``; no engine can divide, so this is also a finding."
+)
+mod = _define_binary(
+    "mod", "Return the remainder with the sign of ``y``; a finding, since it fails to compile."
+)
+fmod = _define_binary(
+    "fmod", "Return the remainder with the sign of ``x``; a finding, since it fails to compile."
+)
 
 
 @OPS["power"].define
@@ -190,58 +175,15 @@ def power(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
     return _combine(OPS["power"], x, y, dtype)
 
 
-@OPS["equal"].define
-def equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where ``x == y``, else 0."""
-    return _combine(OPS["equal"], x, y, dtype)
-
-
-@OPS["not_equal"].define
-def not_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where ``x != y``, else 0."""
-    return _combine(OPS["not_equal"], x, y, dtype)
-
-
-@OPS["greater"].define
-def greater(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where ``x > y``, else 0."""
-    return _combine(OPS["greater"], x, y, dtype)
-
-
-@OPS["greater_equal"].define
-def greater_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where ``x >= y``, else 0."""
-    return _combine(OPS["greater_equal"], x, y, dtype)
-
-
-@OPS["less"].define
-def less(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where ``x < y``, else 0."""
-    return _combine(OPS["less"], x, y, dtype)
-
-
-@OPS["less_equal"].define
-def less_equal(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where ``x <= y``, else 0."""
-    return _combine(OPS["less_equal"], x, y, dtype)
-
-
-@OPS["logical_and"].define
-def logical_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where both are nonzero, else 0."""
-    return _combine(OPS["logical_and"], x, y, dtype)
-
-
-@OPS["logical_or"].define
-def logical_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where one is nonzero, else 0."""
-    return _combine(OPS["logical_or"], x, y, dtype)
-
-
-@OPS["logical_xor"].define
-def logical_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return 1 where exactly one is nonzero, else 0."""
-    return _combine(OPS["logical_xor"], x, y, dtype)
+equal = _define_binary("equal", "Return 1 where ``x == y``, else 0.")
+not_equal = _define_binary("not_equal", "Return 1 where ``x != y``, else 0.")
+greater = _define_binary("greater", "Return 1 where ``x > y``, else 0.")
+greater_equal = _define_binary("greater_equal", "Return 1 where ``x >= y``, else 0.")
+less = _define_binary("less", "Return 1 where ``x < y``, else 0.")
+less_equal = _define_binary("less_equal", "Return 1 where ``x <= y``, else 0.")
+logical_and = _define_binary("logical_and", "Return 1 where both are nonzero, else 0.")
+logical_or = _define_binary("logical_or", "Return 1 where one is nonzero, else 0.")
+logical_xor = _define_binary("logical_xor", "Return 1 where exactly one is nonzero, else 0.")
 
 
 @OPS["logical_not"].define
@@ -264,41 +206,19 @@ def logical_not(x: Any, dtype: Any = None) -> NkiTensor:
     return out
 
 
-@OPS["bitwise_and"].define
-def bitwise_and(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the bitwise and of integers."""
-    return _combine(OPS["bitwise_and"], x, y, dtype)
-
-
-@OPS["bitwise_or"].define
-def bitwise_or(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the bitwise or of integers."""
-    return _combine(OPS["bitwise_or"], x, y, dtype)
-
-
-@OPS["bitwise_xor"].define
-def bitwise_xor(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return the bitwise exclusive or of integers."""
-    return _combine(OPS["bitwise_xor"], x, y, dtype)
-
-
-@OPS["left_shift"].define
-def left_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x`` shifted left by ``y`` bits."""
-    return _combine(OPS["left_shift"], x, y, dtype)
-
-
-@OPS["right_shift"].define
-def right_shift(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x`` shifted right by ``y`` bits, filled with zeros."""
-    return _combine(OPS["right_shift"], x, y, dtype)
+bitwise_and = _define_binary("bitwise_and", "Return the bitwise and of integers.")
+bitwise_or = _define_binary("bitwise_or", "Return the bitwise or of integers.")
+bitwise_xor = _define_binary("bitwise_xor", "Return the bitwise exclusive or of integers.")
+left_shift = _define_binary("left_shift", "Return ``x`` shifted left by ``y`` bits.")
+right_shift = _define_binary(
+    "right_shift", "Return ``x`` shifted right by ``y`` bits, filled with zeros."
+)
 
 
 @OPS["invert"].define
 def invert(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the bitwise complement: an exclusive or with all ones."""
-    tile = need_tile("invert", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tile, out = operand_and_result("invert", x, dtype)
     tensor_scalar(out, tile, op0=OPS["bitwise_xor"], operand0=0xFFFFFFFF)
     return out
 
@@ -312,9 +232,7 @@ def define_activation(
     def function(x: Any, dtype: Any = None) -> NkiTensor:
         return _apply(op, x, dtype)
 
-    function.__doc__ = summary
-    function.__module__ = __name__
-    return op.define(function, changes)
+    return _define(op, function, summary, changes=changes)
 
 
 square = define_activation("square", "Return ``x * x``.")
@@ -344,8 +262,7 @@ sqrt = define_activation("sqrt", "Return the square root.")
 
 def _rsqrt_on_gpsimd(x: Any, dtype: Any = None) -> NkiTensor:
     """Return the reciprocal square root, by GpSimd from NKI 0.5.0 on; not of a tile in PSUM."""
-    tile = need_tile("rsqrt", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tile, out = operand_and_result("rsqrt", x, dtype)
     tensor_scalar(out, tile, op0=OPS["rsqrt"], operand0=0.0, engine=Engine.gpsimd)
     return out
 
@@ -362,16 +279,14 @@ abs = define_activation("abs", "Return the magnitude.")
 @OPS["reciprocal"].define
 def reciprocal(x: Any, dtype: Any = None) -> NkiTensor:
     """Return ``1 / x``, on the Vector engine."""
-    tile = need_tile("reciprocal", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tile, out = operand_and_result("reciprocal", x, dtype)
     isa_reciprocal(out, tile)
     return out
 
 
 def _copy_to_sbuf(x: Any, dtype: Any = None) -> NkiTensor:
     """Return a copy in SBUF by the Vector engine: bit for bit if the type does not change."""
-    tile = need_tile("copy", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tile, out = operand_and_result("copy", x, dtype)
     tensor_copy(out, tile, engine=Engine.vector)
     return out
 
@@ -395,8 +310,7 @@ average, bypass, prelu = OPS["average"], OPS["bypass"], OPS["prelu"]
 @checked_call("nl.negative")
 def negative(x: Any, dtype: Any = None) -> NkiTensor:
     """Return ``-x``."""
-    tile = need_tile("negative", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tile, out = operand_and_result("negative", x, dtype)
     tensor_scalar(out, tile, op0=OPS["multiply"], operand0=-1.0)
     return out
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nkisim.diagnostics import declare, flag
-from nkisim.isa import dma_copy, dma_transpose, tensor_copy
-from nkisim.language.tiles import fresh
+from nkisim.isa import dma_copy, dma_transpose
+from nkisim.language.tiles import converted, fresh
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
 from nkisim.spec import rules
@@ -63,9 +63,7 @@ def _hbm_source(function: str, src: Any) -> NkiTensor:
 def load(src: Any, dtype: Any = None) -> NkiTensor:
     """Return a new SBUF tile with the contents of an HBM view; a vector becomes one column."""
     source = _hbm_source("load", src)
-    shape = (
-        source.shape if len(source.shape) > 1 else (*source.shape, *(1,) * (2 - len(source.shape)))
-    )
+    shape = (*source.shape, *(1,) * (2 - source.ndim))
     kind = source.dtype if dtype is None else require_dtype(dtype, "nl.load")
     tile = current_core("nl.load").memory.allocate(shape, kind, MemoryRegion.sbuf, where="nl.load")
     dma_copy(tile, source)
@@ -118,12 +116,7 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
         flat = flat[..., 0]
     tile = fresh(tuple(reversed(flat.shape)), source.dtype)
     dma_transpose(tile, flat)
-    kind = source.dtype if dtype is None else require_dtype(dtype, "nl.load_transpose2d")
-    if kind == source.dtype:
-        return tile
-    converted = fresh(tile.shape, kind)
-    tensor_copy(converted, tile)
-    return converted
+    return converted(tile, dtype, "nl.load_transpose2d")
 
 
 @checked_call(

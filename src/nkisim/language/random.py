@@ -9,11 +9,11 @@ from typing import Any
 
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import uint32
-from nkisim.isa import dma_copy, rand2, rng, set_rng_seed, tensor_copy, tensor_scalar
+from nkisim.isa import dma_copy, rand2, rng, set_rng_seed, tensor_scalar
 from nkisim.isa import dropout as isa_dropout
-from nkisim.language.tiles import fresh, need_tile
+from nkisim.language.tiles import converted, fresh, need_tile
 from nkisim.machine import current_core
-from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip, require_dtype
+from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
 from nkisim.spec import OPS
 from nkisim.spec.signatures import checked_call
 
@@ -36,13 +36,7 @@ def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
     tile = need_tile("dropout", "x", x)
     out = fresh(tile.shape, tile.dtype)
     isa_dropout(out, tile, rate)
-    kind = tile.dtype if dtype is None else require_dtype(dtype, "nl.dropout")
-    if kind == tile.dtype:
-        return out
-    # The instruction does not convert.
-    converted = fresh(tile.shape, kind)
-    tensor_copy(converted, out)
-    return converted
+    return converted(out, dtype, "nl.dropout")  # the instruction does not convert
 
 
 @checked_call("nl.rand")

@@ -12,7 +12,7 @@ from nkisim.isa import (
     tensor_scalar,
     tensor_tensor,
 )
-from nkisim.language.tiles import fresh, need_tile, result_dtype
+from nkisim.language.tiles import fresh, need_tile, operand_and_result, result_dtype
 from nkisim.memory import NkiTensor
 from nkisim.spec import OPS
 from nkisim.spec.signatures import checked_call
@@ -74,7 +74,6 @@ def ceil(x: Any, dtype: Any = None) -> NkiTensor:
 @checked_call("nl.trunc")
 def trunc(x: Any, dtype: Any = None) -> NkiTensor:
     """Return ``x`` without its fraction."""
-    tile = need_tile("trunc", "x", x)
-    out = fresh(tile.shape, result_dtype(dtype, tile))
+    tile, out = operand_and_result("trunc", x, dtype)
     tensor_copy(out, _truncated(tile))
     return out

@@ -7,9 +7,9 @@ from typing import Any
 
 from nkisim.diagnostics import declare, flag
 from nkisim.isa import dma_copy, nc_n_gather, nc_transpose, tensor_copy
-from nkisim.language.tiles import fresh, need_tile, result_dtype
+from nkisim.language.tiles import converted, fresh, need_tile, result_dtype
 from nkisim.machine import current_core
-from nkisim.memory import MemoryRegion, NkiTensor, require_dtype
+from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.spec.signatures import checked_call
 
 BROADCAST_SHAPE = declare(
@@ -40,15 +40,7 @@ def broadcast_to(x: Any, shape: Sequence[int], dtype: Any = None) -> NkiTensor:
             allowed="the same rank, with extents equal or 1",
             fix="reshape the tile to the rank of the target first",
         )
-    kind = tile.dtype if dtype is None else require_dtype(dtype, "nl.broadcast_to")
-    if tile.shape == target and kind == tile.dtype:
-        return tile
-    out = expand_tile(tile, target)
-    if kind == out.dtype:
-        return out
-    converted = fresh(target, kind)
-    tensor_copy(converted, out)
-    return converted
+    return converted(expand_tile(tile, target), dtype, "nl.broadcast_to")
 
 
 def expand_tile(tile: NkiTensor, shape: tuple[int, ...]) -> NkiTensor:
@@ -103,14 +95,9 @@ def transpose(x: Any, dtype: Any = None) -> NkiTensor:
 def gather_flattened(data: Any, indices: Any, axis: int = 0, dtype: Any = None) -> NkiTensor:
     """Return the elements that ``indices`` select from each partition's flattened data."""
     source, index = (
-        need_tile("gather_flattened", "data", data),
-        need_tile("gather_flattened", "indices", indices),
+        need_tile("gather_flattened", name, value)
+        for name, value in (("data", data), ("indices", indices))
     )
     out = fresh(index.shape, source.dtype)
     nc_n_gather(out, source, index)
-    kind = result_dtype(dtype, source)
-    if kind == source.dtype:
-        return out
-    converted = fresh(index.shape, kind)
-    tensor_copy(converted, out)
-    return converted
+    return converted(out, dtype, "dtype")

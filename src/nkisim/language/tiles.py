@@ -8,7 +8,7 @@ import numpy as np
 
 from nkisim.diagnostics import declare, flag
 from nkisim.dtypes import DType, float32, int32, promote
-from nkisim.isa import dma_copy
+from nkisim.isa import dma_copy, tensor_copy
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
 from nkisim.spec import rules
@@ -76,3 +76,19 @@ def fresh(shape: tuple[int, ...], dtype: DType, like: NkiTensor | None = None) -
     """Return a new tile, in the buffer of ``like`` or in SBUF."""
     region = MemoryRegion.sbuf if like is None else like.buffer
     return current_core("nl").memory.allocate(shape, dtype, region)
+
+
+def operand_and_result(function: str, x: Any, dtype: Any) -> tuple[NkiTensor, NkiTensor]:
+    """Return the operand ``x`` of a tile function, and a new tile for its result."""
+    tile = need_tile(function, "x", x)
+    return tile, fresh(tile.shape, result_dtype(dtype, tile))
+
+
+def converted(tile: NkiTensor, dtype: Any, where: str) -> NkiTensor:
+    """Return a tile, or a copy of it in another dtype where one is given."""
+    kind = tile.dtype if dtype is None else require_dtype(dtype, where)
+    if kind == tile.dtype:
+        return tile
+    copy = fresh(tile.shape, kind)
+    tensor_copy(copy, tile)
+    return copy

@@ -49,12 +49,6 @@ def test_the_formats_are_those_of_the_table():
         assert getattr(dtypes, "bool_" if name == "bool" else name) is dtype
 
 
-def test_public_names_are_sorted_and_complete():
-    assert sorted(dtypes.__all__) == sorted(set(dtypes.__all__))
-    missing = [name for name in dtypes.__all__ if not hasattr(dtypes, name)]
-    assert missing == []
-
-
 @each_case(("name", "kind", "itemsize", "storage"), TABLE)
 def test_a_format_knows_its_size_and_storage(name, kind, itemsize, storage):
     dtype = DTYPES[name]

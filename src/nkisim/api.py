@@ -42,7 +42,6 @@ from nkisim.versions import chosen as chosen_version
 PLATFORM_TARGET = declare(
     "A019",
     "platform-target",
-    "error",
     "nki.jit is called with platform_target.",
     "0.3.0 raises on it; the target comes from the environment",
     meaningless=True,
@@ -52,9 +51,9 @@ PLATFORM_TARGET = declare(
 JIT_ARGUMENT = declare(
     "A020",
     "jit-argument",
-    "warning",
     "nki.jit is called with mode= or a flag of the compiler.",
     "0.3.0 finds the framework from the arguments and ignores them; 0.4.0 refuses mode",
+    severity="warning",
 )
 
 

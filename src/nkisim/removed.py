@@ -38,17 +38,54 @@ from nkisim.intents import (
 BAD_CALL = declare(
     "A025",
     "bad-call",
-    "error",
     "A call does not fit the signature in its NKI version, names a function or a method that the "
     "version does not have, passes something that is no tensor where one is needed, or an argument "
     "that a method of tensors cannot take.",
     "the front end refuses the call",
     meaningless=True,
 )
+
+
+def refuse_argument(
+    name: str,
+    argument: str,
+    value: Any,
+    allowed: str,
+    fix: str,
+    *,
+    wanted: str = "",
+    got: str = "",
+    on_device: bool = False,
+) -> NoReturn:
+    """Raise A025: an argument is not of a type that a function takes.
+
+    Args:
+        name: The function.
+        argument: The parameter.
+        value: What was passed.
+        allowed: The accepted values.
+        fix: What to do.
+        wanted: What the argument must be, in the message; ``allowed`` unless given.
+        got: What it is, in the message; its type unless given.
+        on_device: Whether it must be a tensor or a register.
+    """
+    flag(
+        BAD_CALL,
+        f"{name}: {argument} must be {wanted or allowed}, got {got or type(value).__name__}",
+        instruction=name,
+        operand=argument,
+        seen=repr(value)[:80],
+        allowed=allowed,
+        fix=fix,
+        error=NkiCallError,
+        data={"is_none": value is None} if on_device else None,
+    )
+    raise AssertionError("unreachable: A025 always raises")
+
+
 REMOVED_INDEXING = declare(
     "A029",
     "removed-indexing",
-    "error",
     "A kernel uses index tensors or block dimensions of Beta 1.",
     "0.3.0 indexes with slices and access patterns only",
     meaningless=True,
@@ -56,7 +93,6 @@ REMOVED_INDEXING = declare(
 REMOVED_ENTRY_POINT = declare(
     "A030",
     "removed-entry-point",
-    "error",
     "A function of an earlier release is used that 0.3.0 does not have.",
     "the name does not exist any more",
     meaningless=True,
@@ -64,7 +100,6 @@ REMOVED_ENTRY_POINT = declare(
 REMOVED_ALLOCATOR = declare(
     "A031",
     "removed-allocator",
-    "error",
     "Allocation decorators or allocators of nki.compiler are used.",
     "0.3.0 places tensors with address=",
     meaningless=True,
@@ -72,7 +107,6 @@ REMOVED_ALLOCATOR = declare(
 MATRIX_OPERATOR = declare(
     "L026",
     "matrix-operator",
-    "error",
     "The operator @ is applied to a tensor.",
     "the compiler has no such operator",
     meaningless=True,
@@ -80,7 +114,6 @@ MATRIX_OPERATOR = declare(
 TENSOR_OPERATOR = declare(
     "L027",
     "tensor-operator",
-    "error",
     "A Python operator, or a function of NumPy, is applied to a tensor.",
     "the compiler supports operators on numbers only",
     meaningless=True,
@@ -88,9 +121,9 @@ TENSOR_OPERATOR = declare(
 DYNAMIC_COPY = declare(
     "A021",
     "dynamic-copy",
-    "warning",
     "tensor_copy_dynamic_src or tensor_copy_dynamic_dst is used.",
     "both are deprecated in NKI 0.3.0 and gone in 0.4.0",
+    severity="warning",
 )
 
 _SLICES = "use slices, nl.ds or .ap(...)"

@@ -21,7 +21,6 @@ from nkisim.versions.rules import held, is_off
 ARGUMENT_TYPE = declare(
     "L057",
     "argument-type",
-    "error",
     "A kernel argument is of a type that the front end does not accept: a type or a scalar of "
     "NumPy or torch, a generator, a slice, a function, an object that is not an NKIObject.",
     "the argument cannot be imported into the compiler",
@@ -31,9 +30,9 @@ ARGUMENT_TYPE = declare(
 INHERITED = declare(
     "L069",
     "inherited-argument",
-    "warning",
     "A kernel argument is an object of a class that does not derive from NKIObject directly.",
     "the compiler imports classes without other bases, and copies no inherited state",
+    severity="warning",
     detector="arguments",
 )
 

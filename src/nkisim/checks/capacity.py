@@ -23,14 +23,12 @@ from nkisim.memory.rules import ADDRESSES_MIXED, SBUF_OVERFLOW
 PSUM_OVERFLOW = declare(
     "M010",
     "psum-overflow",
-    "error",
     "PSUM tiles that are live at the same time need more than 8 banks.",
     "each tile takes whole banks",
 )
 ADDRESS_COLLISION = declare(
     "M013",
     "address-collision",
-    "error",
     "Two tensors that are live at the same time have overlapping explicit addresses.",
     "one overwrites the other, and no dependency is tracked",
     silent=True,
@@ -39,7 +37,6 @@ ADDRESS_COLLISION = declare(
 RING_COLLISION = declare(
     "R002",
     "ring-collision",
-    "error",
     "A tensor that a loop places at an explicit address overwrites that of an earlier "
     "iteration, which is still in use.",
     "the later iteration may write before the earlier one has read",
@@ -48,15 +45,14 @@ RING_COLLISION = declare(
 ELEMENTS_AS_BYTES = declare(
     "M017",
     "elements-as-bytes",
-    "warning",
     "Explicit addresses follow each other at distances of elements, although they count bytes.",
     "the tensors overlap, and one may overwrite the other",
+    severity="warning",
 )
 
 REGISTER_PRESSURE = declare(
     "R014",
     "register-pressure",
-    "error",
     "More registers are in use at a time than a sequencer has.",
     "the back end cannot allocate them",
 )

@@ -16,10 +16,10 @@ from nkisim.memory import NkiTensor
 NO_TURN = declare(
     "R017",
     "no-turn",
-    "warning",
     "With zero iterations of a loop whose count is loaded from memory, elements of an output "
     "stay unwritten.",
     "the caller then gets the previous contents of that memory",
+    severity="warning",
     detector="races",
     on_values=True,
 )

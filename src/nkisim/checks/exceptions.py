@@ -49,7 +49,6 @@ def _users(traceback: TracebackType | None) -> list[tuple[CodeType, int]]:
 UNBOUND = declare(
     "L059",
     "unbound-name",
-    "error",
     "A variable is read that is assigned only in a branch that was not taken, or in a loop "
     "without iterations.",
     "the compiler does not find the name",

@@ -34,19 +34,19 @@ from nkisim.source import definition_of, names_in, with_parameters
 UNREAD_INPUT = declare(
     "W005",
     "unread-input",
-    "warning",
     "An input is never read, or blocks of it are left out along a dimension: the last step, or all "
     "but one in a loop over them.",
     "results do not depend on what the caller passed",
+    severity="warning",
     detector="lostwork",
 )
 DROPPED_TAIL = declare(
     "S070",
     "dropped-tail",
-    "warning",
     "The tail of an input is never read: the extent is not a multiple of the tile, and the "
     "number of tiles was rounded down.",
     "the last elements do not enter the result",
+    severity="warning",
     detector="lostwork",
 )
 

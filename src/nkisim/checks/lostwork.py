@@ -35,25 +35,25 @@ from nkisim.memory import Lifetime, MemoryRegion, NkiTensor, is_hbm
 UNREAD_LOAD = declare(
     "W003",
     "unread-load",
-    "warning",
     "A tile is loaded from HBM and never read.",
     "the transfer is wasted, and often a later instruction uses the wrong tile",
+    severity="warning",
     detector="lostwork",
 )
 UNREAD_RESULT = declare(
     "W004",
     "unread-result",
-    "warning",
     "A tile is computed and never read, stored or returned, or only in the last iteration.",
     "the work is wasted, and often a later instruction uses the wrong operand",
+    severity="warning",
     detector="lostwork",
 )
 LOST_OUTPUT = declare(
     "W006",
     "lost-output",
-    "warning",
     "A tensor in shared HBM is written and neither read nor returned.",
     "the caller does not get the result",
+    severity="warning",
     detector="lostwork",
 )
 
@@ -210,7 +210,7 @@ class LostWork:
 
 def _report(life: Lifetime, write: _Write, operand: str) -> None:
     site = write.site
-    called = f"`{life.name}`" if life.name else f"the {life.dtype} {life.shape} tensor"
+    called = life.called(f"the {life.dtype} {life.shape} tensor")
     rule: Rule
     if life.region is MemoryRegion.shared_hbm:
         rule, fix = LOST_OUTPUT, "return it, or use nl.private_hbm for internal data"
@@ -236,18 +236,18 @@ def _report(life: Lifetime, write: _Write, operand: str) -> None:
 OVERWRITTEN_OUTPUT = declare(
     "M007",
     "overwritten-output",
-    "warning",
     "An element of an output is written twice with different values and not read in between.",
     "the final value depends on the order; overlapping tiles are a common cause",
+    severity="warning",
     on_values=True,
     detector="lostwork",
 )
 OVERWRITTEN_STORE = declare(
     "W002",
     "overwritten-store",
-    "warning",
     "A result or a load is overwritten before anything reads it.",
     "the first write is wasted, or the second has the wrong destination",
+    severity="warning",
     on_values=True,
     detector="lostwork",
 )
@@ -352,7 +352,7 @@ class Overwritten:
             useful = self._lost.is_useful(loss.first) and not self._all_but_last(loss)
             if not output and useful:
                 continue
-            called = f"`{loss.life.name}`" if loss.life.name else f"the {loss.life.shape} tensor"
+            called = loss.life.called(f"the {loss.life.shape} tensor")
             flag(
                 OVERWRITTEN_OUTPUT if output else OVERWRITTEN_STORE,
                 f"{loss.second.instruction} overwrites {loss.elements} elements of {called} in "

@@ -24,9 +24,9 @@ from nkisim.memory import Lifetime, NkiTensor
 LONG_SUM = declare(
     "D043",
     "long-sum",
-    "note",
     "More than 256 terms are added one after the other into a tile of bfloat16 or float16.",
     "each addition rounds; a term below the last bit of the sum is lost",
+    severity="note",
     detector="lostwork",
 )
 
@@ -94,10 +94,10 @@ class LongSums:
 NARROW_PARTIAL_SUM = declare(
     "D052",
     "narrow-partial-sum",
-    "warning",
     "Three or more sums of products are added one after the other in bfloat16 or float16.",
     "products are summed in float32 in PSUM, and each addition outside it rounds to the narrow "
     "type; the error grows with the number of blocks",
+    severity="warning",
     detector="lostwork",
 )
 

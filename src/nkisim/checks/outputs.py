@@ -16,14 +16,12 @@ from nkisim.spec import rules
 OUTPUT_BUFFER = declare(
     "A012",
     "output-buffer",
-    "error",
     "A returned tensor is not in nl.shared_hbm.",
     "compilation fails for outputs in private HBM",
 )
 OUTPUT_UNWRITTEN = declare(
     "M006",
     "output-unwritten",
-    "error",
     "A returned tensor was not written, or only in part.",
     "the caller gets whatever was left in the memory",
     silent=True,
@@ -31,7 +29,6 @@ OUTPUT_UNWRITTEN = declare(
 ONE_PROGRAM = declare(
     "C003",
     "one-program",
-    "error",
     "A kernel that uses program_id but not num_programs runs on one core and leaves a part of "
     "its output unwritten.",
     "the part of the absent core is not computed",
@@ -40,7 +37,6 @@ ONE_PROGRAM = declare(
 OUTPUT_KIND = declare(
     "L060",
     "output-kind",
-    "error",
     "A kernel returns something other than whole HBM tensors.",
     "frameworks can only rebuild tensors and flat tuples of them",
 )
@@ -114,7 +110,7 @@ def _check_tensor(name: str, tensor: NkiTensor, core: Core, place: Place) -> Non
             fix="allocate it with buffer=nl.shared_hbm",
             place=_made(tensor, place),
         )
-    confirm_garbage(tensor, f"{name} `{tensor.life.name}`" if tensor.life.name else name)
+    confirm_garbage(tensor, f"{name} {tensor.life.called('')}".rstrip())
     hidden = tensor._storage.unwritten(tensor.region)
     if hidden is not None:
         lonely = core.num_programs == 1 and core.asked == {"program_id"} and not hidden.all()

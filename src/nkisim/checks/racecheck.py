@@ -15,14 +15,13 @@ from functools import partial
 import numpy as np
 
 from nkisim.checks.history import History, Site, Turn, bits_of, is_indirect
-from nkisim.diagnostics import declare, flag, user_place
+from nkisim.diagnostics import Rule, declare, flag, user_place
 from nkisim.machine import Core, Effect, Step
-from nkisim.memory import Lifetime, NkiTensor, is_hbm
+from nkisim.memory import Lifetime, is_hbm
 
 ALIASED_READ = declare(
     "R001",
     "aliased-read",
-    "error",
     "A tensor is read where another tensor at an overlapping address was written last.",
     "no dependency is tracked between two tensors, so the read may come before the write",
     detector="races",
@@ -31,35 +30,35 @@ ALIASED_READ = declare(
 CARRIED = declare(
     "R003",
     "carried-dependency",
-    "warning",
     "An iteration of nl.affine_range reads what another iteration wrote.",
     "the iterations may run in any order; 0.3.0 unrolls them in order, other releases need not",
+    severity="warning",
     detector="races",
 )
 INDEXED_DEPENDENCY = declare(
     "R004",
     "indexed-dependency",
-    "warning",
     "HBM is read that a DMA wrote by index.",
     "the compiler may miss a dependency through data-dependent addresses",
+    severity="warning",
     detector="races",
     on_values=True,
 )
 PERHAPS_DEPENDENT = declare(
     "M041",
     "perhaps-dependent",
-    "note",
     "An HBM tensor is read after a DMA wrote elsewhere in it by index.",
     "with other indices the two would depend on each other, which the compiler may miss",
+    severity="note",
     detector="races",
     on_values=True,
 )
 UNORDERED_SCATTERS = declare(
     "R018",
     "unordered-scatters",
-    "warning",
     "DMA writes by index write different values to the same address, with no read in between.",
     "their order is not specified, not even among the rows of one transfer",
+    severity="warning",
     detector="races",
     on_values=True,
 )
@@ -91,9 +90,8 @@ class Races:
                 if life not in site.owners and not 0 <= life.first_use < site.clock:
                     self._report(step, site, _alias(step, effect, site))
         for site in sites if turns else ():
-            turn = _other_turn(site.turns, turns)
-            if turn is not None:
-                _report_carried(step, effect, site)
+            if _is_in_other_turn(site.turns, turns):
+                _carried(step, effect, site)()
                 break
         if scattered:
             self._check_scattered(step, effect, sites)
@@ -172,7 +170,7 @@ def _check_repeated(step: Step, effect: Effect, rows: np.ndarray) -> None:
             flag(
                 UNORDERED_SCATTERS,
                 f"{step.instruction} writes rows {first} and {second} of its source to row "
-                f"{int(rows[first])} of {_called(effect.tensor, effect.operand)}",
+                f"{int(rows[first])} of {effect.tensor.life.called(effect.operand)}",
                 instruction=step.instruction,
                 operand=effect.operand,
                 seen=f"index {int(rows[first])} at {first} and at {second}, with different values",
@@ -186,75 +184,83 @@ def _is_ordered(step: Step) -> bool:
     return bool(step.core.no_reorder_depth)
 
 
-def _other_turn(theirs: tuple[Turn, ...], mine: tuple[Turn, ...]) -> Turn | None:
-    """Return the iteration of a write if its loop is running and in another iteration now."""
+def _is_in_other_turn(theirs: tuple[Turn, ...], mine: tuple[Turn, ...]) -> bool:
+    """Return whether a loop of a write is running, and in another iteration now."""
     now = dict(mine)
-    for turn in theirs:
-        if turn.loop in now and now[turn.loop] != turn.value:
-            return turn
-    return None
+    return any(now.get(turn.loop, turn.value) != turn.value for turn in theirs)
 
 
-def _called(tensor: NkiTensor, operand: str) -> str:
-    return f"`{tensor.life.name}`" if tensor.life.name else operand
+def _race(
+    rule: Rule,
+    step: Step,
+    effect: Effect,
+    site: Site,
+    does: str,
+    *,
+    fix: str,
+    seen: str = "",
+    allowed: str = "",
+) -> Report:
+    """Return the report of an access of bytes that another one wrote.
 
-
-def _both(step: Step, effect: Effect, site: Site, does: str = "reads") -> tuple[str, ...]:
-    """Return a line for each of the two accesses."""
-    here = f"{step.instruction} at {user_place()} on the {step.engine.name} engine"
-    return f"written by {site}", f"{does:7} by {here}: {effect.tensor.describe()}"
+    Args:
+        rule: The rule.
+        step: The running instruction.
+        effect: Its operand.
+        site: The earlier write.
+        does: What the instruction does with the operand, which ``{}`` stands for.
+        fix: What to do.
+        seen: What was found; the earlier write unless given.
+        allowed: What would be in order.
+    """
+    here, life = user_place(), effect.tensor.life
+    verb = "reads" if does.startswith("reads") else "written"
+    by = f"{step.instruction} at {here} on the {step.engine.name} engine"
+    return partial(
+        flag,
+        rule,
+        f"{step.instruction} {does.format(life.called(effect.operand))}",
+        instruction=step.instruction,
+        operand=effect.operand,
+        notes=(f"written by {site}", f"{verb:7} by {by}: {effect.tensor.describe()}"),
+        place=here,
+        seen=seen or f"written by {site}",
+        allowed=allowed,
+        fix=fix,
+    )
 
 
 def _alias(step: Step, effect: Effect, site: Site) -> Report:
     life = effect.tensor.life
-    return partial(
-        flag,
-        ALIASED_READ,
-        f"{step.instruction} reads {_called(effect.tensor, effect.operand)} at address "
-        f"{life.address}, where {site.instruction} wrote another tensor last",
-        instruction=step.instruction,
-        operand=effect.operand,
+    does = f"reads {{}} at address {life.address}, where {site.instruction} wrote another tensor"
+    return _race(
+        *(ALIASED_READ, step, effect, site, f"{does} last"),
         seen=f"address {life.address} of {life.shape}, last written by {site}",
         allowed="bytes that were written through the same tensor",
         fix="use one tensor, or a view of it, for both accesses" + _or_edge(step),
-        notes=_both(step, effect, site),
-        place=user_place(),
     )
 
 
-def _report_carried(step: Step, effect: Effect, site: Site) -> None:
-    flag(
-        CARRIED,
-        f"{step.instruction} reads {_called(effect.tensor, effect.operand)}, which another "
-        "iteration of nl.affine_range wrote",
-        instruction=step.instruction,
-        operand=effect.operand,
-        seen=f"written by {site}",
+def _carried(step: Step, effect: Effect, site: Site) -> Report:
+    does = "reads {}, which another iteration of nl.affine_range wrote"
+    return _race(
+        *(CARRIED, step, effect, site, does),
         allowed="what this iteration wrote, or what was written before the loop",
         fix="use nl.sequential_range or range, or give each iteration its own tile",
-        notes=_both(step, effect, site),
     )
 
 
 def _indexed(step: Step, effect: Effect, site: Site) -> Report:
-    return partial(
-        flag,
-        INDEXED_DEPENDENCY,
-        f"{step.instruction} reads {_called(effect.tensor, effect.operand)}, part of which "
-        f"{site.instruction} wrote by index",
-        instruction=step.instruction,
-        operand=effect.operand,
-        seen=f"written by {site}",
-        fix="put both into a `with nl.no_reorder():` block" + _or_edge(step),
-        notes=_both(step, effect, site),
-        place=user_place(),
-    )
+    fix = "put both into a `with nl.no_reorder():` block" + _or_edge(step)
+    does = f"reads {{}}, part of which {site.instruction} wrote by index"
+    return _race(INDEXED_DEPENDENCY, step, effect, site, does, fix=fix)
 
 
 def _report_perhaps(step: Step, effect: Effect) -> None:
     flag(
         PERHAPS_DEPENDENT,
-        f"{step.instruction} reads {_called(effect.tensor, effect.operand)} after writes by index; "
+        f"{step.instruction} reads {effect.tensor.life.called(effect.operand)} after writes by "
+        "index; "
         "with these indices they do not overlap",
         instruction=step.instruction,
         operand=effect.operand,
@@ -264,18 +270,10 @@ def _report_perhaps(step: Step, effect: Effect) -> None:
 
 
 def _scatters(step: Step, effect: Effect, site: Site) -> Report:
-    return partial(
-        flag,
-        UNORDERED_SCATTERS,
-        f"{step.instruction} writes rows of {_called(effect.tensor, effect.operand)} by index that "
-        f"{site.instruction} wrote by index with other values",
-        instruction=step.instruction,
-        operand=effect.operand,
-        seen=f"first written by {site}",
-        fix="scatter once, or put both into a `with nl.no_reorder():` block" + _or_edge(step),
-        notes=_both(step, effect, site, "written"),
-        place=user_place(),
-    )
+    fix = "scatter once, or put both into a `with nl.no_reorder():` block" + _or_edge(step)
+    does = f"writes rows of {{}} by index that {site.instruction} wrote by index with other values"
+    seen = f"first written by {site}"
+    return _race(UNORDERED_SCATTERS, step, effect, site, does, seen=seen, fix=fix)
 
 
 def _or_edge(step: Step) -> str:

@@ -18,9 +18,9 @@ from nkisim.spec.enums import engine as Engine
 TOO_LONG = declare(
     "L039",
     "long-program",
-    "warning",
     "A kernel unrolls to more instructions per engine than compile in reasonable time.",
     "the back end takes hours and tens of gigabytes, or reaches its limit of instructions",
+    severity="warning",
     detector="size",
 )
 

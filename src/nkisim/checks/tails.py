@@ -21,7 +21,6 @@ from nkisim.memory import Lifetime, MemoryRegion, NkiTensor, is_hbm
 PARTIAL_TILE = declare(
     "S067",
     "partial-tile",
-    "error",
     "A tile is read beyond its last, shorter load, and the results depend on the stale elements "
     "there.",
     "elements of an earlier iteration of the loop are used again",
@@ -32,7 +31,6 @@ PARTIAL_TILE = declare(
 CONTRACTION_TAIL = declare(
     "S068",
     "contraction-tail",
-    "error",
     "A matmul contracts over more partitions than the last, shorter load of an operand has filled.",
     "rows of an earlier iteration of the loop enter the sum again",
     detector="lostwork",
@@ -56,7 +54,7 @@ class _Suspect(NamedTuple):
     place: Place
     instruction: str
     operand: str
-    tensor: str
+    called: str
     used: tuple[int, ...]
     filled: tuple[int, ...]
     contracted: bool
@@ -128,7 +126,7 @@ class StaleTails:
                 place,
                 step.instruction,
                 effect.operand,
-                effect.tensor.life.name,
+                effect.tensor.life.called(effect.operand),
                 used,
                 filled,
                 effect.operand in ("stationary", "moving") and used[0] > filled[0],
@@ -138,11 +136,10 @@ class StaleTails:
     def report(self) -> None:
         """Flag the reads of stale elements; a second run has shown that results depend on them."""
         for found in self._suspects.values():
-            called = f"`{found.tensor}`" if found.tensor else found.operand
             flag(
                 CONTRACTION_TAIL if found.contracted else PARTIAL_TILE,
-                f"{found.instruction} reads {found.used} of {called}, of which the last load has "
-                f"filled {found.filled}; the rest is from an earlier iteration",
+                f"{found.instruction} reads {found.used} of {found.called}, of which the last load "
+                f"has filled {found.filled}; the rest is from an earlier iteration",
                 instruction=found.instruction,
                 operand=found.operand,
                 seen=f"{found.used}",

@@ -14,10 +14,11 @@ import numpy as np
 
 from nkisim.collectives import rules
 from nkisim.collectives.groups import GroupRank, Table, complain, exchange
-from nkisim.diagnostics import NkiCallError, flag
+from nkisim.diagnostics import flag
 from nkisim.machine import commit, commit_where, current_core, prepare_read, resolve_static
 from nkisim.machine.calls.transfer import make_narrower, make_widener, overlaps
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
+from nkisim.removed import refuse_argument
 from nkisim.spec import as_op
 from nkisim.spec import rules as spec_rules
 from nkisim.versions import since
@@ -39,12 +40,15 @@ def check_options(name: str, priority: Any, label: Any) -> None:
     """
     core = current_core(f"nki.collectives.{name}")
     if label is not None and not isinstance(label, str):
-        _refuse_option(name, "name", label, "None or text")
+        refuse_argument(name, "name", label, "None or text", "leave name out")
     if priority is None:
         return
     whole = isinstance(priority, (int, np.integer)) and not isinstance(priority, bool)
     if not whole or priority not in _PRIORITIES:
-        _refuse_option(name, "priority", priority, "None, 0 (first) to 3 (last)")
+        allowed = "None, 0 (first) to 3 (last)"
+        refuse_argument(
+            name, "priority", priority, allowed, "leave priority out", got=repr(priority)
+        )
     if core.generation.number < 4:
         flag(
             spec_rules.GENERATION,
@@ -55,19 +59,6 @@ def check_options(name: str, priority: Any, label: Any) -> None:
             allowed="gen4 or newer",
             fix="leave priority out, or run on gen4",
         )
-
-
-def _refuse_option(name: str, option: str, value: Any, allowed: str) -> None:
-    flag(
-        spec_rules.BAD_CALL,
-        f"{name}: {option} must be {allowed}, got {value!r}",
-        instruction=name,
-        operand=option,
-        seen=repr(value)[:80],
-        allowed=allowed,
-        fix=f"leave {option} out",
-        error=NkiCallError,
-    )
 
 
 def paired(

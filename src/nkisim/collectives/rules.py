@@ -6,7 +6,7 @@ from nkisim.diagnostics import Rule, declare
 
 
 def _declare(id: str, slug: str, checks: str, matters: str, *, on_values: bool = False) -> Rule:
-    return declare(id, slug, "error", checks, matters, meaningless=True, on_values=on_values)
+    return declare(id, slug, checks, matters, meaningless=True, on_values=on_values)
 
 
 REMOVED_CHANNELS = _declare(
@@ -105,14 +105,13 @@ ALL_TO_ALL_V = _declare(
 RECEIVED_PLACES = declare(
     "C030",
     "received-places",
-    "warning",
     "all_to_all_v relies on has_rdispls on a target whose chips are connected by switches.",
     "a known issue: the places are ignored there, and runs lie one behind the other",
+    severity="warning",
 )
 VARYING_LIMIT = declare(
     "C037",
     "varying-limit",
-    "error",
     "all_to_all_v or all_gather_v runs with a group, a grid or an option that it does not support.",
     "the runtime refuses the collective",
 )
@@ -126,7 +125,6 @@ SPLIT = _declare(
 REGION = declare(
     "C039",
     "collective-region",
-    "error",
     "A list of all_reduce or all_gather mixes private and shared HBM, or one core uses shared HBM.",
     "at LNC 1 sources are private, and destinations are shared only with NKI_LNC1_SHARED_HBM=1",
 )

@@ -36,85 +36,12 @@ body { margin: 20px; background: #fff; }
 @media (max-width: 700px) { body { margin: 12px; } }
 """
 
-_STYLE = """
-.nkisim { font: 14px/1.45 system-ui, sans-serif; color: var(--text); background: var(--page); }
-.nkisim h1 { font-size: 20px; margin: 0 0 4px; overflow-wrap: anywhere; }
-.nkisim h2 { font-size: 15px; margin: 24px 0 6px; overflow-wrap: anywhere; }
-.nkisim > p { overflow-wrap: anywhere; }
-.nkisim .file { display: flex; gap: 12px; align-items: stretch; }
-.nkisim .lines { flex: 1 1 56%; min-width: 0; overflow-x: auto; background: var(--source); }
-.nkisim .cards { flex: 1 1 44%; min-width: 280px; position: relative; }
-.nkisim .line { font: 12px/20px monospace; white-space: pre; padding-right: 8px; }
-.nkisim .line span { display: inline-block; width: 40px; margin-right: 12px; text-align: right;
-  color: var(--quiet); }
-.nkisim .line.error { background: var(--error-line); }
-.nkisim .line.warning { background: var(--warning-line); }
-.nkisim .line.note { background: var(--note-line); }
-.nkisim mark { background: none; color: inherit; border-bottom: 2px solid var(--error); }
-.nkisim .card { border-left: 4px solid var(--axis); background: var(--panel); margin: 0 0 8px;
-  padding: 6px 10px; font-size: 13px; overflow-wrap: anywhere; }
-.nkisim .card.error { border-color: var(--error); }
-.nkisim .card.warning { border-color: var(--warning); }
-.nkisim .card.note { border-color: var(--note); }
-.nkisim .card p { margin: 4px 0; }
-.nkisim .card pre { background: var(--code); margin: 4px 0; padding: 6px 8px; overflow-x: auto;
-  font: 12px/17px monospace; }
-.nkisim .label { color: var(--quiet); }
-.nkisim figure { margin: 6px 0; }
-.nkisim figcaption { color: var(--quiet); font-size: 12px; }
-.nkisim figcaption i { display: inline-block; width: 10px; height: 10px; margin: 0 4px 0 8px; }
-.nkisim figure svg { max-width: 100%; }
-.nkisim figure.memory svg { width: 100%; max-width: 860px; height: auto; }
-.nkisim svg .plot { fill: var(--plot); }
-.nkisim svg .map { fill: var(--border); }
-.nkisim svg text { font: 10px system-ui, sans-serif; fill: #fff; }
-.nkisim svg line.limit { stroke: var(--error); stroke-dasharray: 5 3; }
-.nkisim svg text.limit { fill: var(--error); }
-.nkisim svg text.axis { fill: var(--quiet); }
-.nkisim svg text.title { font-size: 13px; font-weight: 600; fill: var(--text); }
-.nkisim svg path.axis { stroke: var(--axis); fill: none; }
-.nkisim svg path.grid { stroke: var(--grid); fill: none; }
-.nkisim table.sides { border-collapse: collapse; width: 100%; table-layout: fixed; }
-.nkisim table.sides td, .nkisim table.sides th { border: 1px solid var(--border);
-  padding: 4px 6px; vertical-align: top; text-align: left; }
-@media (max-width: 700px) {
-  .nkisim .file { display: block; }
-  .nkisim .cards { margin-top: 8px; }
-  .nkisim .line { white-space: pre-wrap; overflow-wrap: anywhere; padding-left: 34px;
-    text-indent: -34px; }
-  .nkisim .indent { font-size: 6px; }
-  .nkisim .line span { width: 26px; margin-right: 8px; text-indent: 0; }
-  .nkisim svg text.axis, .nkisim svg text.limit { font-size: 20px; }
-  .nkisim svg text.title { font-size: 22px; }
-  .nkisim svg text.tile { display: none; }
-}
-"""
 
+def resource(package: str, name: str) -> str:
+    """Return a text file of a package of nkisim."""
+    from importlib import resources  # it takes longer to import than most checks need
 
-_SCRIPT = """
-const align = () => {
-for (const file of document.querySelectorAll(".nkisim .file")) {
-  const cards = file.querySelector(".cards");
-  const apart = getComputedStyle(file).display === "flex";
-  let free = 0;
-  for (const card of cards.children) {
-    const line = file.querySelector(`.line[data-line="${card.dataset.line}"]`);
-    const top = Math.max(line ? line.offsetTop - file.querySelector(".lines").offsetTop : 0, free);
-    card.style.position = apart ? "absolute" : "static";
-    card.style.top = top + "px";
-    card.style.left = card.style.right = 0;
-    free = top + card.offsetHeight + 8;
-  }
-  cards.style.minHeight = apart ? free + "px" : 0;
-}
-};
-align();
-addEventListener("resize", align);
-"""
-"""Script that aligns each card with its line; without it the cards form a plain column.
-
-On a narrow screen they do too, below the source.
-"""
+    return (resources.files(package) / name).read_text(encoding="utf-8")
 
 
 def fragment(
@@ -137,7 +64,7 @@ def body(
     for finding in shown:
         by_file.setdefault(finding.file, []).append(finding)
     parts = [
-        f"<style>{PALETTE}{_STYLE}</style>",
+        f"<style>{PALETTE}{resource('nkisim.diagnostics', 'findings.css')}</style>",
         f"<h1>{escape(title)}</h1>",
         f"<p>{escape(summary)}</p>",
     ]
@@ -149,7 +76,7 @@ def body(
     if memory:
         parts.append("<h2>Memory in use</h2>")
     parts += map(occupancy_chart, memory)
-    parts.append(f"<script>{_SCRIPT}</script>")
+    parts.append(f"<script>{resource('nkisim.diagnostics', 'findings.js')}</script>")
     return f'<div class="nkisim">{"".join(parts)}</div>'
 
 

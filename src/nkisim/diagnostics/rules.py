@@ -67,10 +67,10 @@ class Rule:
 def declare(
     id: str,
     slug: str,
-    severity: Severity,
     checks: str,
     matters: str,
     *,
+    severity: Severity = "error",
     meaningless: bool = False,
     on_values: bool = False,
     detector: str = "",

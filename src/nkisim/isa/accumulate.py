@@ -27,7 +27,6 @@ REDUCING = (ReduceCmd.reduce, ReduceCmd.reset_reduce, ReduceCmd.load_reduce)
 CHAIN_NOT_BEGUN = declare(
     "R006",
     "chain-not-begun",
-    "error",
     "An instruction reduces into, or reads, accumulator registers that nothing has reset.",
     "the registers hold whatever an earlier kernel left there",
     silent=True,
@@ -35,7 +34,6 @@ CHAIN_NOT_BEGUN = declare(
 CHAIN_MIXED = declare(
     "R007",
     "chain-mixed",
-    "error",
     "Instructions of different kinds are interleaved in one accumulator chain.",
     "all of them use the same registers of the engine",
     silent=True,
@@ -43,14 +41,13 @@ CHAIN_MIXED = declare(
 CHAIN_DISTURBED = declare(
     "R008",
     "chain-disturbed",
-    "warning",
     "An accumulator chain goes on after an instruction that ran with reduce_cmd.idle.",
     "on the Vector engine an idle instruction may still change the registers",
+    severity="warning",
 )
 CHAIN_LANES = declare(
     "R009",
     "chain-lanes",
-    "error",
     "An accumulator chain goes on with other partitions than it began with.",
     "each lane has a register of its own",
     silent=True,

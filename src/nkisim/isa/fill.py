@@ -23,14 +23,12 @@ _F32 = np.dtype(np.float32)
 MEMSET_TYPE = declare(
     "A004",
     "memset-type",
-    "error",
     "memset fills a tile with a value of another kind.",
     "0.3.0 no longer converts: integer tiles take integers",
 )
 MEMSET_PACKED = declare(
     "A005",
     "memset-packed",
-    "error",
     "memset fills an x4 packed tile with something other than 0.",
     "memset writes whole words, not the elements packed in them",
     meaningless=True,
@@ -38,7 +36,6 @@ MEMSET_PACKED = declare(
 PATTERN_COUNT = declare(
     "S052",
     "pattern-count",
-    "error",
     "The pattern of iota or affine_select does not generate one value per element.",
     "the pattern's counts must multiply to the elements per partition, in at most 4 dimensions",
     meaningless=True,

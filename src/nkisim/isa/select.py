@@ -50,7 +50,6 @@ FP32_MIN = -3.4028235e38
 PREDICATE_SHAPE = declare(
     "S055",
     "predicate-shape",
-    "error",
     "The predicate has another size than the data.",
     "one predicate element decides one data element",
     meaningless=True,
@@ -58,7 +57,6 @@ PREDICATE_SHAPE = declare(
 RANGE_SELECT_FIELDS = declare(
     "D029",
     "range-select-fields",
-    "error",
     "range_select has an operand or argument it does not take.",
     "data is float, bounds are float32, comparisons are eq/lt/le/gt/ge, the reduction is "
     "maximum, the fill is FP32_MIN",
@@ -66,7 +64,6 @@ RANGE_SELECT_FIELDS = declare(
 RANGE_SELECT_POSITION = declare(
     "D030",
     "range-select-position",
-    "error",
     "range_select compares positions of 2^24 or more.",
     "positions are compared in float32",
     silent=True,
@@ -74,7 +71,6 @@ RANGE_SELECT_POSITION = declare(
 AFFINE_SELECT_ORDER = declare(
     "A009",
     "affine-select-order",
-    "error",
     "affine_select is called with offset in third position.",
     "0.3.0 made offset a keyword; the arguments behind it moved up",
     meaningless=True,

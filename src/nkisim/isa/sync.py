@@ -20,7 +20,6 @@ from nkisim.versions import since
 BARRIER = declare(
     "C009",
     "core-barrier",
-    "error",
     "core_barrier has other cores than (0, 1), or only one of them comes.",
     "the core waits for a signal that never comes",
     meaningless=True,
@@ -28,15 +27,14 @@ BARRIER = declare(
 IDLE_BARRIER = declare(
     "C035",
     "idle-barrier",
-    "note",
     "core_barrier has nothing to guard: the kernel runs on one core, or its data is each core's "
     "own.",
     "it costs time, and the other core cannot see the data",
+    severity="note",
 )
 SENDRECV_RANKS = declare(
     "C013",
     "sendrecv-ranks",
-    "error",
     "sendrecv names a core that does not exist or itself, or has no counterpart on the other core.",
     "the exchange never completes",
     meaningless=True,
@@ -44,7 +42,6 @@ SENDRECV_RANKS = declare(
 SENDRECV_SIDES = declare(
     "C014",
     "sendrecv-sides",
-    "error",
     "The two sides of a sendrecv differ in shape or dtype.",
     "bytes land where they do not belong",
     meaningless=True,
@@ -52,7 +49,6 @@ SENDRECV_SIDES = declare(
 SENDRECV_SIZE = declare(
     "C015",
     "sendrecv-size",
-    "error",
     "sendrecv by gpsimd_dma has too many bytes per partition, or, up to NKI 0.3.0, partitions "
     "that are not a multiple of 16.",
     "the GpSimd engine's own DMA has fixed limits",

@@ -17,7 +17,6 @@ from nkisim.spec.signatures import checked_call
 RETIRED_RANGE_KEYWORD = declare(
     "A038",
     "retired-range-keyword",
-    "error",
     "A range is called with a keyword that 0.3.0 does not have.",
     "loops are unrolled; scheduling hints are gone",
     meaningless=True,
@@ -26,7 +25,6 @@ RETIRED_RANGE_KEYWORD = declare(
 GRID_AXIS = declare(
     "C002",
     "grid-axis",
-    "error",
     "program_id or num_programs asks for another axis than 0.",
     "the launch grid has one axis",
     meaningless=True,

@@ -20,7 +20,6 @@ from nkisim.versions import since
 CONSTANT_KIND = declare(
     "A043",
     "constant-kind",
-    "error",
     "A shared constant has a size or type that is not supported.",
     "constants are embedded in the compiled kernel",
     meaningless=True,

@@ -12,17 +12,16 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, NoReturn
 
-from nkisim.diagnostics import NkiCallError, NkiValidationError, declare, flag
+from nkisim.diagnostics import NkiValidationError, declare, flag
 from nkisim.dtypes import DType
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_on_chip
-from nkisim.spec import rules
+from nkisim.removed import refuse_argument
 from nkisim.spec.signatures import checked_call
 
 GRID = declare(
     "S073",
     "grid-selection",
-    "error",
     "A grid has a shape that its source cannot have, is indexed outside its cells, or a selection "
     "has no single access pattern for .data.",
     "an instruction takes one access pattern per operand",
@@ -214,20 +213,12 @@ def _refuse(why: str, allowed: str) -> NoReturn:
 def _shape(name: str, argument: str, shape: Any, least: int, most: int) -> tuple[int, ...]:
     """Return a shape that is a tuple of positive integers, with a rank in a range."""
     if type(shape) is not tuple or any(type(extent) is not int for extent in shape):
-        flag(
-            rules.BAD_CALL,
-            f"{name}: {argument} must be a tuple of integers, got {shape!r}",
-            instruction=name,
-            operand=argument,
-            seen=repr(shape)[:80],
-            allowed="a tuple of ints",
-            fix=f"pass a tuple for {argument}",
-            error=NkiCallError,
+        refuse_argument(
+            name, argument, shape, "a tuple of integers", f"pass a tuple for {argument}"
         )
     if min(shape, default=0) < 1 or not least <= len(shape) <= most:
         _refuse(f"{name}: {argument}={shape}", f"{least} to {most} extents of at least 1")
-    made: tuple[int, ...] = shape
-    return made
+    return shape
 
 
 def _grid(name: str, source: Any, tile_shape: Any, per_cell: Any) -> tuple[Any, ...]:
@@ -259,18 +250,10 @@ def _grid(name: str, source: Any, tile_shape: Any, per_cell: Any) -> tuple[Any, 
 
 def _tensor(name: str, source: Any) -> NkiTensor:
     if not isinstance(source, NkiTensor):
-        flag(
-            rules.BAD_CALL,
-            f"{name}: source must be a tensor or a grid, got {type(source).__name__}",
-            instruction=name,
-            operand="source",
-            seen=repr(source)[:80],
-            allowed="an NkiTensor, an NkiTileGrid or an NkiBlockGrid",
-            fix="pass a tensor",
-            error=NkiCallError,
-        )
-    made: NkiTensor = source
-    return made
+        allowed = "an NkiTensor, an NkiTileGrid or an NkiBlockGrid"
+        wanted = "a tensor or a grid"
+        refuse_argument(name, "source", source, allowed, "pass a tensor", wanted=wanted)
+    return source
 
 
 @checked_call("nl.tiles")

@@ -19,14 +19,13 @@ from nkisim.isa.registers.virtual import REGISTER_CONDITION, LoopIndex, Progress
 from nkisim.language.control import RETIRED, followed, unrolled
 from nkisim.machine import CORE, Core, LoopKind, current_core
 from nkisim.memory.rules import SCALAR_WIDTH
-from nkisim.spec import rules
+from nkisim.removed import refuse_argument
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import at, in_force, is_traced
 
 DYNAMIC_STEP = declare(
     "L034",
     "dynamic-step",
-    "error",
     "The step of nl.dynamic_range or nl.fori_loop is not a positive compile-time integer.",
     "the loop instruction has the step as an immediate operand",
     meaningless=True,
@@ -34,14 +33,12 @@ DYNAMIC_STEP = declare(
 DYNAMIC_IN_REGION = declare(
     "L036",
     "dynamic-in-region",
-    "error",
     "A dynamic loop runs inside nl.no_reorder().",
     "the region must be unrolled, the loop cannot be",
 )
 LOOP_BODY = declare(
     "L070",
     "loop-body",
-    "error",
     "The body of nl.fori_loop returns a value, or that of nl.while_loop returns no register.",
     "iterations get their state from memory; only the condition of nl.while_loop is returned",
     meaningless=True,
@@ -125,7 +122,7 @@ def while_loop(init: Any, body_fun: Any) -> None:
     _check_loop(name, 1)
     _check_callable(name, body_fun)
     if not isinstance(init, VirtualRegister):
-        _refuse_argument(name, "init", init, "a register", "nisa.register_alloc(value)")
+        refuse_argument(name, "init", init, "a register", "use nisa.register_alloc(value)")
     values = _ENDLESS if core.values else range(abs(init.read()))
     progress, condition = Progress(), init
     for _ in core.turns(followed(_kind(init), values, name)):
@@ -191,27 +188,15 @@ def _bound(name: str, argument: str, value: Any) -> int:
     if isinstance(value, (VirtualRegister, NkiScalar)):
         return value.read()
     if isinstance(value, bool) or not isinstance(value, (int, np.integer)):
-        _refuse_argument(name, argument, value, "an int or a VirtualRegister", "//, or a register")
+        fix = "use //, or a register"
+        refuse_argument(name, argument, value, "an int or a VirtualRegister", fix)
     return int(value)
 
 
 def _check_callable(name: str, body: Any) -> None:
     if not callable(body):
-        fix = "def body(i): ... before the loop"
-        _refuse_argument(name, "body_fun", body, "a function of one register", fix)
-
-
-def _refuse_argument(name: str, argument: str, value: Any, allowed: str, fix: str) -> None:
-    flag(
-        rules.BAD_CALL,
-        f"{name}: {argument} must be {allowed}, got {type(value).__name__}",
-        instruction=name,
-        operand=argument,
-        seen=repr(value)[:80],
-        allowed=allowed,
-        fix=f"use {fix}",
-        error=NkiCallError,
-    )
+        fix = "use def body(i): ... before the loop"
+        refuse_argument(name, "body_fun", body, "a function of one register", fix)
 
 
 def _refuse_body(name: str, result: Any, allowed: str, fix: str) -> None:

@@ -9,13 +9,12 @@ from nkisim.isa import dma_copy, dma_transpose
 from nkisim.language.tiles import converted, fresh
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
-from nkisim.spec import rules
+from nkisim.removed import refuse_argument
 from nkisim.spec.signatures import checked_call
 
 STORE_FROM_PSUM = declare(
     "M025",
     "store-from-psum",
-    "error",
     "nl.store stores a PSUM tile.",
     "0.3.0 stores SBUF tiles only",
     meaningless=True,
@@ -23,14 +22,12 @@ STORE_FROM_PSUM = declare(
 TRANSPOSED_LOAD_SOURCE = declare(
     "M028",
     "transposed-load-source",
-    "error",
     "nl.load_transpose2d reads an HBM tensor that the kernel allocated.",
     "the back end fails on it; only kernel arguments work",
 )
 STORE_VALUE = declare(
     "A037",
     "store-value",
-    "error",
     "nl.store is called without a tile to store.",
     "0.3.0 takes nl.store(dst, value) with a tensor view and a tile",
     meaningless=True,
@@ -38,7 +35,6 @@ STORE_VALUE = declare(
 PRINT_ARGUMENTS = declare(
     "A044",
     "device-print-arguments",
-    "error",
     "nl.device_print is called with the arguments of an earlier release.",
     "0.3.0 takes (print_prefix, tensor)",
     meaningless=True,
@@ -47,15 +43,8 @@ PRINT_ARGUMENTS = declare(
 
 def _hbm_source(function: str, src: Any) -> NkiTensor:
     if not isinstance(src, NkiTensor):
-        flag(
-            rules.BAD_CALL,
-            f"nl.{function}: src must be a tensor, got {type(src).__name__}",
-            instruction=f"nl.{function}",
-            operand="src",
-            seen=type(src).__name__,
-            allowed="an HBM tensor",
-            fix="pass a kernel argument or an HBM tensor, sliced to the tile",
-        )
+        fix = "pass a kernel argument or an HBM tensor, sliced to the tile"
+        refuse_argument(f"nl.{function}", "src", src, "an HBM tensor", fix, wanted="a tensor")
     return src
 
 

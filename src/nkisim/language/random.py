@@ -20,9 +20,9 @@ from nkisim.spec.signatures import checked_call
 SEED_ENGINE = declare(
     "A042",
     "seed-engine",
-    "warning",
     "nl.random_seed is used before gen4.",
     "generator and seed may be on different engines, and the seed then has no effect",
+    severity="warning",
 )
 
 _TILE_ROWS = 128

@@ -29,7 +29,6 @@ from nkisim.spec.signatures import checked_call
 REDUCED_AXIS = declare(
     "S062",
     "reduced-axis",
-    "error",
     "A reduction of nki.language is over the partition axis or over an axis that is not trailing.",
     "tiles are reduced along their last free dimensions",
     meaningless=True,
@@ -37,7 +36,6 @@ REDUCED_AXIS = declare(
 MATMUL_NOT_TRANSPOSED = declare(
     "S061",
     "matmul-not-transposed",
-    "error",
     "nl.matmul is called without transpose_x=True.",
     "0.3.0 fails to compile the transposing form",
 )

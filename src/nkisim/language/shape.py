@@ -15,7 +15,6 @@ from nkisim.spec.signatures import checked_call
 BROADCAST_SHAPE = declare(
     "S063",
     "broadcast-shape",
-    "error",
     "nl.broadcast_to would expand a dimension that is not 1, or change the rank.",
     "only dimensions of extent 1 can be repeated",
     meaningless=True,

@@ -11,12 +11,11 @@ from nkisim.dtypes import DType, float32, int32, promote
 from nkisim.isa import dma_copy, tensor_copy
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
-from nkisim.spec import rules
+from nkisim.removed import refuse_argument
 
 FUNCTION_OF_HBM = declare(
     "M049",
     "function-of-hbm",
-    "error",
     "A tile function of nki.language has an operand in HBM.",
     "compute engines reach SBUF and PSUM only; here the operand is loaded first",
 )
@@ -30,17 +29,10 @@ def is_tile(value: object) -> bool:
 def need_tile(function: str, name: str, value: Any) -> NkiTensor:
     """Return ``value`` if it is an on-chip tile, or a loaded copy with M049; raise otherwise."""
     if not isinstance(value, NkiTensor):
-        flag(
-            rules.BAD_CALL,
-            f"nl.{function}: {name} must be a tile, got {type(value).__name__}",
-            instruction=f"nl.{function}",
-            operand=name,
-            seen=repr(value)[:80],
-            allowed="a tile in SBUF or PSUM",
-            fix="load the tensor with nl.load first",
-            data={"is_none": value is None},
+        fix, allowed = "load the tensor with nl.load first", "a tile in SBUF or PSUM"
+        refuse_argument(
+            *(f"nl.{function}", name, value, allowed, fix), wanted="a tile", on_device=True
         )
-        raise AssertionError("unreachable: A025 always raises")
     if is_hbm(value.buffer):
         flag(
             FUNCTION_OF_HBM,

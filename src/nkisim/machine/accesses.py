@@ -33,7 +33,6 @@ _RULES = {
 PRIVATE_EXCHANGE = declare(
     "C010",
     "private-exchange",
-    "error",
     "A core reads private HBM that only the other core has written, in a tensor of its own.",
     "each core has its own copy, and nothing is exchanged",
     silent=True,
@@ -99,7 +98,7 @@ def _flag_unwritten(
     if _is_the_others(tensor, hidden):
         flag(
             PRIVATE_EXCHANGE,
-            f"{instruction} reads {count} elements of {_called(tensor, operand)} that the other "
+            f"{instruction} reads {count} elements of {tensor.life.called(operand)} that the other "
             "core wrote in a tensor of its own",
             instruction=instruction,
             operand=operand,
@@ -111,7 +110,7 @@ def _flag_unwritten(
         return 0
     finding = flag(
         _RULES[tensor.buffer],
-        f"{instruction} reads {count} of {tensor.size} elements of {_called(tensor, operand)} "
+        f"{instruction} reads {count} of {tensor.size} elements of {tensor.life.called(operand)} "
         "that nothing has written",
         instruction=instruction,
         operand=operand,
@@ -153,11 +152,6 @@ def _confirm(origins: np.ndarray, consequence: str) -> None:
     if recorder is not None:
         for number in np.unique(origins[origins > 0]):
             recorder.confirm(int(number), MOST_ORIGINS, consequence)
-
-
-def _called(tensor: View, operand: str) -> str:
-    """Return the name of a tensor for messages: its own, else its role."""
-    return f"`{tensor.life.name}`" if tensor.life.name else operand
 
 
 def with_sentinel(tensor: View, hidden: np.ndarray | None) -> np.ndarray:

@@ -12,7 +12,6 @@ from nkisim.memory import NkiTensor
 ACCUMULATE_UNWRITTEN = declare(
     "M003",
     "accumulate-unwritten",
-    "error",
     "A matmul adds to PSUM that nothing has written.",
     "the sum starts from whatever was left there",
     silent=True,
@@ -20,7 +19,6 @@ ACCUMULATE_UNWRITTEN = declare(
 ACCUMULATE_AFTER_FILL = declare(
     "M004",
     "accumulate-after-fill",
-    "error",
     "A matmul adds to a PSUM tile whose accumulation was not begun by a matmul.",
     "on gen2 and gen3 only a matmul can begin an accumulation; adding onto a filled tile is "
     "undefined",
@@ -29,7 +27,6 @@ ACCUMULATE_AFTER_FILL = declare(
 INTERRUPTED_GROUP = declare(
     "M042",
     "interrupted-accumulation",
-    "error",
     "PSUM is read or written by another engine between two matmuls that accumulate into it.",
     "a partial sum is consumed, or lost",
     silent=True,
@@ -37,7 +34,6 @@ INTERRUPTED_GROUP = declare(
 REUSED_GROUP = declare(
     "M043",
     "reused-accumulation",
-    "error",
     "accumulate=None adds to a PSUM tile whose earlier sum was already read out.",
     "only the first matmul since the tile was allocated overwrites; the second sum contains the "
     "first",
@@ -47,7 +43,6 @@ REUSED_GROUP = declare(
 LOST_SUM = declare(
     "W001",
     "lost-sum",
-    "error",
     "A matmul with accumulate=False overwrites a sum in PSUM that nothing has read.",
     "of a loop over K only the last step is left",
     silent=True,

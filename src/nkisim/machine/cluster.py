@@ -12,7 +12,6 @@ from nkisim.machine.schedule import Schedule
 DIVERGING = declare(
     "C006",
     "diverging-cores",
-    "error",
     "The two cores come to a synchronisation at different lines, in branches on program_id.",
     "the instruction streams of the cores do not correspond, which the back end refuses",
 )

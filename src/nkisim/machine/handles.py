@@ -10,18 +10,16 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nkisim.diagnostics import NkiCallError, declare, flag
+from nkisim.diagnostics import declare, flag
 from nkisim.machine.core import Core
 from nkisim.objects import NKIObject
-from nkisim.removed import ByVersion
-from nkisim.spec import rules
+from nkisim.removed import ByVersion, refuse_argument
 from nkisim.spec.enums import dependency
 from nkisim.versions import VERSIONS
 
 SCHEDULE_EDGE = declare(
     "R011",
     "schedule-edge",
-    "error",
     "depends_on names an instruction that comes later, or one inside a device loop from outside.",
     "the instruction waits for a signal that never comes, or that comes in every iteration",
 )
@@ -66,28 +64,21 @@ class NkiInstruction(NKIObject):
                 None is ``runtime``.
         """
         if kind is not None and not isinstance(kind, dependency):
-            flag(
-                rules.BAD_CALL,
-                f"depends_on: kind must be a nisa.dependency, got {kind!r}",
-                instruction="depends_on",
-                operand="kind",
-                seen=repr(kind)[:80],
-                allowed="nisa.dependency.runtime, nisa.dependency.schedule",
-                fix="kind=nisa.dependency.runtime",
-                error=NkiCallError,
+            allowed, fix = (
+                (f"nisa.dependency.{kind.name}" for kind in dependency),
+                "pass one of them",
+            )
+            refuse_argument(
+                "depends_on", "kind", kind, ", ".join(allowed), fix, wanted="a nisa.dependency"
             )
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
-                flag(
-                    rules.BAD_CALL,
-                    f"depends_on takes handles of instructions, got {type(producer).__name__}",
-                    instruction="depends_on",
-                    operand="producers",
-                    seen=repr(producer)[:80],
-                    allowed="what a call of nki.isa returns",
-                    fix="pass the result of the instruction to wait for",
-                    error=NkiCallError,
+                fix, wanted = (
+                    "pass the result of the instruction to wait for",
+                    "handles of instructions",
                 )
+                allowed = "what a call of nki.isa returns"
+                refuse_argument("depends_on", "producers", producer, allowed, fix, wanted=wanted)
             if kind is not dependency.schedule:
                 _add_edge(producer._handle, self._handle)
         return self

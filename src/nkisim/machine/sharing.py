@@ -26,7 +26,6 @@ from nkisim.memory.written_map import Runs
 UNORDERED_READ = declare(
     "C007",
     "unordered-read",
-    "error",
     "A core reads shared HBM that the other core wrote, with no barrier between.",
     "the read may come first and see old data",
     silent=True,
@@ -34,7 +33,6 @@ UNORDERED_READ = declare(
 UNORDERED_WRITE = declare(
     "C008",
     "unordered-write",
-    "error",
     "Both cores write the same part of a shared tensor, with no barrier between.",
     "which write comes last is not specified",
     on_values=True,
@@ -44,7 +42,6 @@ UNORDERED_WRITE = declare(
 UNORDERED_REUSE = declare(
     "C012",
     "unordered-reuse",
-    "error",
     "A core writes a part of a shared tensor that the other core reads, with no barrier between.",
     "the write may come first, and the read see the next round's data",
     silent=True,
@@ -52,18 +49,18 @@ UNORDERED_REUSE = declare(
 SAME_WRITE = declare(
     "C034",
     "same-write",
-    "note",
     "Both cores write the same bytes to the same part of a shared tensor, with no barrier between.",
     "the result is the same in any order, the transfer is made twice",
+    severity="note",
     on_values=True,
 )
 
 OTHER_BARRIER = declare(
     "C036",
     "other-barrier",
-    "note",
     "A core reads what the other core wrote, and the barriers between name other tensors.",
     "core_barrier waits for accesses of its data; that of another tensor is not documented",
+    severity="note",
 )
 
 _NEVER = -1

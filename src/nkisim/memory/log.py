@@ -118,6 +118,10 @@ class Lifetime:
         """The given name, else that of the variable it was assigned to, or "unnamed"."""
         return self.name or assigned_name(*self.line) or "unnamed"
 
+    def called(self, operand: str) -> str:
+        """Return the name for messages: the given one, else the operand's."""
+        return f"`{self.name}`" if self.name else operand
+
     def reach(self, view: Any) -> None:
         """Note the part of a placed tile that an instruction uses: a view, its offset applied."""
         form = view.form

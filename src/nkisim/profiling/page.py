@@ -7,10 +7,9 @@ import linecache
 import os
 from collections.abc import Iterable
 from html import escape
-from importlib import resources
 
 from nkisim.diagnostics import Finding
-from nkisim.diagnostics.html import PALETTE, document, indented
+from nkisim.diagnostics.html import PALETTE, document, indented, resource
 from nkisim.profiling.charts import COLOURS, MOST_BLOCKS, chart_data, roofline_drawing
 from nkisim.profiling.result import LineTime, ProfileData
 from nkisim.profiling.text import (
@@ -44,22 +43,22 @@ def profile_page(profiles: ProfileData | Iterable[ProfileData]) -> str:
     if len(shown) > 1:
         inner.append(_contents(shown))
     inner += [_section(profile, most, f"p{number}") for number, profile in enumerate(shown)]
-    inner.append(f"<script>{_resource('page.js')}</script>")
+    inner.append(_script())
     names = ", ".join(dict.fromkeys(profile.kernel for profile in shown))
     return document(f"nkisim profile: {names}", "".join(inner))
 
 
 def fragment(profile: ProfileData) -> str:
     """Return the HTML representation of a profile for notebooks."""
-    return f"{_style()}{_section(profile, 2000, '')}<script>{_resource('page.js')}</script>"
+    return f"{_style()}{_section(profile, 2000, '')}{_script()}"
 
 
 def _style() -> str:
-    return f"<style>{PALETTE}{_resource('page.css')}</style>"
+    return f"<style>{PALETTE}{resource('nkisim.profiling', 'page.css')}</style>"
 
 
-def _resource(name: str) -> str:
-    return (resources.files("nkisim.profiling") / name).read_text(encoding="utf-8")
+def _script() -> str:
+    return f"<script>{resource('nkisim.profiling', 'page.js')}</script>"
 
 
 def _contents(profiles: list[ProfileData]) -> str:

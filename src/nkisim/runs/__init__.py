@@ -64,7 +64,6 @@ _LOG = logging.getLogger(__name__)
 LAUNCH_GRID = declare(
     "C001",
     "launch-grid",
-    "error",
     "A kernel is launched on a grid that the target does not have.",
     "a logical core has one or two physical cores, and one on gen2",
     meaningless=True,
@@ -72,9 +71,9 @@ LAUNCH_GRID = declare(
 SHARED_ONCE = declare(
     "C005",
     "shared-once",
-    "warning",
     "A shared_hbm tensor is created on one core only.",
     "the back end warns or crashes",
+    severity="warning",
 )
 
 

@@ -32,7 +32,6 @@ from nkisim.versions.rules import held, is_off
 ANNOTATION = declare(
     "L064",
     "annotation-mismatch",
-    "error",
     "An argument does not have the shape or dtype that its nt.tensor annotation demands.",
     "the front end refuses the call",
     meaningless=True,
@@ -40,30 +39,27 @@ ANNOTATION = declare(
 LIST_ARGUMENT = declare(
     "A018",
     "list-argument",
-    "error",
     "A kernel argument, or the default of one, is a list.",
     "0.3.0 takes tuples only",
 )
 KEYWORD_ONLY = declare(
     "A016",
     "keyword-only-parameter",
-    "error",
     "A kernel's signature has a keyword-only separator.",
     "the 0.3.0 compiler does not support * in kernel signatures",
 )
 NO_TENSOR_ARGUMENT = declare(
     "L066",
     "no-tensor-argument",
-    "error",
     "A kernel is called without any tensor.",
     "the front end needs at least one tensor argument",
 )
 NOT_RETURNED = declare(
     "M029",
     "argument-not-returned",
-    "warning",
     "A kernel writes an argument that it does not return.",
     "whether the caller sees the write depends on the framework",
+    severity="warning",
 )
 
 # torch dtypes without a NumPy equivalent are passed as integers of the same width.

@@ -12,7 +12,6 @@ __all__ = ["BAD_CALL"]
 NO_DESTINATION = declare(
     "A026",
     "no-destination",
-    "error",
     "An instruction is called without dst, as an expression.",
     "since Beta 2 instructions write into a tile that is passed in",
     meaningless=True,
@@ -20,7 +19,6 @@ NO_DESTINATION = declare(
 REMOVED_MASK = declare(
     "A027",
     "removed-mask",
-    "error",
     "A call passes mask=.",
     "masks are gone; every operand is sliced to the valid extent instead",
     meaningless=True,
@@ -28,7 +26,6 @@ REMOVED_MASK = declare(
 REMOVED_DTYPE = declare(
     "A028",
     "removed-dtype",
-    "error",
     "An instruction is called with dtype=.",
     "the dtype of dst decides the result's type",
     meaningless=True,
@@ -36,7 +33,6 @@ REMOVED_DTYPE = declare(
 REMOVED_RMW = declare(
     "A003",
     "removed-rmw",
-    "error",
     "dma_copy is called with dst_rmw_op or unique_indices.",
     "0.3.0 moved read-modify-write to dma_compute",
     meaningless=True,
@@ -44,7 +40,6 @@ REMOVED_RMW = declare(
 REMOVED_GPSIMD_DMA = declare(
     "A008",
     "removed-use-gpsimd-dma",
-    "error",
     "sendrecv is called with use_gpsimd_dma.",
     "0.3.0 replaced the flag by the dma_engine enum",
     meaningless=True,
@@ -52,7 +47,6 @@ REMOVED_GPSIMD_DMA = declare(
 REMOVED_IMM = declare(
     "A010",
     "removed-imm",
-    "error",
     "register_move is called with imm=.",
     "0.3.0 renamed the parameter to src",
     meaningless=True,
@@ -60,7 +54,6 @@ REMOVED_IMM = declare(
 RENAMED_MATMUL_KEYWORD = declare(
     "A032",
     "renamed-matmul-keyword",
-    "error",
     "nc_matmul is called with a keyword of an earlier release.",
     "the keywords were renamed",
     meaningless=True,
@@ -68,14 +61,13 @@ RENAMED_MATMUL_KEYWORD = declare(
 INTEGER_ENUM = declare(
     "A013",
     "integer-enum",
-    "warning",
     "A raw integer is passed where 0.3.0 requires an enum member.",
     "0.3.0 refuses integers, and their numbering changed between releases",
+    severity="warning",
 )
 ENUM_KIND = declare(
     "A015",
     "wrong-enum",
-    "error",
     "An enum argument is neither a member of the parameter's enum nor the name of one.",
     "for example, nisa.dma_engine is now an enum of its own, not an engine",
     meaningless=True,
@@ -83,7 +75,6 @@ ENUM_KIND = declare(
 STATIC_ARGUMENT = declare(
     "A048",
     "static-argument",
-    "error",
     "A tensor or register is passed where a compile-time constant is needed.",
     "the field is encoded in the instruction",
     meaningless=True,
@@ -91,7 +82,6 @@ STATIC_ARGUMENT = declare(
 OPERATOR_KIND = declare(
     "D022",
     "operator-kind",
-    "error",
     "An op argument is not an operator that the instruction supports.",
     "the engine has no such operation",
     meaningless=True,
@@ -99,7 +89,6 @@ OPERATOR_KIND = declare(
 OUTSIDE_KERNEL = declare(
     "L063",
     "outside-kernel",
-    "error",
     "A device operation is called outside a kernel.",
     "there is no kernel to put the instruction into",
     meaningless=True,
@@ -110,7 +99,6 @@ OUTSIDE_KERNEL = declare(
 COMPUTE_IN_HBM = declare(
     "M021",
     "compute-in-hbm",
-    "error",
     "An operand of a compute engine is in HBM.",
     "compute engines reach SBUF and PSUM only",
     meaningless=True,
@@ -118,7 +106,6 @@ COMPUTE_IN_HBM = declare(
 BUFFER_UNREACHABLE = declare(
     "M024",
     "buffer-unreachable",
-    "error",
     "An operand is in a memory that the instruction cannot address.",
     "the instruction has no path to that memory",
     meaningless=True,
@@ -126,7 +113,6 @@ BUFFER_UNREACHABLE = declare(
 GPSIMD_IN_PSUM = declare(
     "M022",
     "gpsimd-in-psum",
-    "error",
     "A GpSimd instruction touches PSUM.",
     "the GpSimd engine has no port to PSUM",
     meaningless=True,
@@ -134,7 +120,6 @@ GPSIMD_IN_PSUM = declare(
 PARTITION_START = declare(
     "S004",
     "partition-start",
-    "error",
     "An operand of a compute engine starts at a partition that its size does not allow.",
     "1-32 partitions start at 0, 32, 64 or 96; 33-64 at 0 or 64; more at 0",
     whole_call=True,
@@ -142,7 +127,6 @@ PARTITION_START = declare(
 FREE_SIZE_LIMIT = declare(
     "S060",
     "free-size-limit",
-    "error",
     "One instruction covers more elements per partition than its fields can count.",
     "the back end cannot encode it",
     whole_call=True,
@@ -150,7 +134,6 @@ FREE_SIZE_LIMIT = declare(
 INDIRECT_OPERAND = declare(
     "S026",
     "indirect-operand",
-    "error",
     "An operand that an index selects is given to an instruction without such addressing.",
     "only swdge DMA gathers rows by index, and few instructions of gen4 gather columns",
     meaningless=True,
@@ -161,7 +144,6 @@ INDIRECT_OPERAND = declare(
 PARTITION_BROADCAST = declare(
     "S005",
     "partition-broadcast",
-    "error",
     "One operand has a single partition, another has several.",
     "engines do not broadcast across partitions",
     meaningless=True,
@@ -169,7 +151,6 @@ PARTITION_BROADCAST = declare(
 PARTITION_MISMATCH = declare(
     "S006",
     "partition-mismatch",
-    "error",
     "Operands have different numbers of partitions.",
     "each lane reads and writes its own partition",
     meaningless=True,
@@ -177,7 +158,6 @@ PARTITION_MISMATCH = declare(
 FREE_SIZE_MISMATCH = declare(
     "S007",
     "free-size-mismatch",
-    "error",
     "Operands have different numbers of elements per partition.",
     "elements are paired one to one",
     meaningless=True,
@@ -185,21 +165,18 @@ FREE_SIZE_MISMATCH = declare(
 FREE_BROADCAST = declare(
     "S008",
     "free-broadcast",
-    "error",
     "Two tensors are combined although one would have to be broadcast.",
     "0.3.0 has no broadcasting between tensors",
 )
 RANK_BROADCAST = declare(
     "S064",
     "rank-broadcast",
-    "error",
     "Tensors of different rank are combined although one would have to be broadcast.",
     "the device was seen to compute wrong results",
 )
 COLUMN_SHAPE = declare(
     "S053",
     "column-shape",
-    "error",
     "A per-partition operand does not have one element per partition.",
     "the engine reads one scalar per lane",
     meaningless=True,
@@ -207,14 +184,12 @@ COLUMN_SHAPE = declare(
 START_MISMATCH = declare(
     "S071",
     "start-mismatch",
-    "error",
     "Two SBUF inputs of one instruction start at different partitions.",
     "the engine reads both inputs of a lane from the same partition",
 )
 BOTH_IN_PSUM = declare(
     "M023",
     "both-in-psum",
-    "error",
     "Both data operands are in PSUM.",
     "the engine has one read port to PSUM",
     meaningless=True,
@@ -222,7 +197,6 @@ BOTH_IN_PSUM = declare(
 OVERLAP = declare(
     "M030",
     "overlapping-destination",
-    "error",
     "The destination overlaps a source with a different access pattern.",
     "engines stream: later reads may see earlier writes of the same instruction",
     silent=True,
@@ -230,7 +204,6 @@ OVERLAP = declare(
 RESULTS_OVERLAP = declare(
     "M032",
     "overlapping-results",
-    "error",
     "Two results of one instruction overlap.",
     "which of them survives is not specified",
     silent=True,
@@ -238,7 +211,6 @@ RESULTS_OVERLAP = declare(
 REPEATED_WRITE = declare(
     "M031",
     "repeated-write",
-    "error",
     "The destination's access pattern visits an element twice.",
     "which write comes last is not specified",
     silent=True,
@@ -249,7 +221,6 @@ REPEATED_WRITE = declare(
 GENERATION = declare(
     "A033",
     "generation",
-    "error",
     "An instruction or mode does not exist on the target.",
     "the compiler refuses it for this generation",
     meaningless=True,
@@ -257,7 +228,6 @@ GENERATION = declare(
 WRONG_ENGINE = declare(
     "A034",
     "wrong-engine",
-    "error",
     "engine= names an engine that cannot run the instruction.",
     "the engine has no such instruction",
     meaningless=True,
@@ -265,21 +235,18 @@ WRONG_ENGINE = declare(
 NO_DIVIDE = declare(
     "D013",
     "no-divide",
-    "error",
     "nl.divide is used.",
     "no engine can divide; the compiler fails",
 )
 NO_MODULO = declare(
     "D014",
     "no-modulo",
-    "error",
     "nl.mod, nl.fmod, or nl.power with a scalar exponent is used.",
     "no engine has the operation; it works in simulation and fails to compile",
 )
 BITVEC_ON_FLOAT = declare(
     "D011",
     "bitvec-on-float",
-    "error",
     "A bitwise or shift operator has a float operand.",
     "bit operators work on integer types without any conversion",
     meaningless=True,
@@ -287,7 +254,6 @@ BITVEC_ON_FLOAT = declare(
 MIXED_OPERATORS = declare(
     "D012",
     "mixed-operators",
-    "error",
     "Bitwise and arithmetic operators are mixed in one instruction, or a bitwise operator runs "
     "off the Vector engine.",
     "one instruction is either bitwise or arithmetic, and only the Vector engine is bitwise",
@@ -296,7 +262,6 @@ MIXED_OPERATORS = declare(
 REDUCTION_OPERATOR = declare(
     "D025",
     "reduction-operator",
-    "error",
     "A reduction uses an operator that does not reduce.",
     "the engine reduces with add, subtract, multiply, maximum, minimum and the bitwise and "
     "logical and/or/xor only",
@@ -305,7 +270,6 @@ REDUCTION_OPERATOR = declare(
 DTYPE_MISMATCH = declare(
     "D033",
     "dtype-mismatch",
-    "error",
     "Source and destination must have one dtype and do not.",
     "the instruction moves bits and does not convert",
     meaningless=True,
@@ -313,7 +277,6 @@ DTYPE_MISMATCH = declare(
 OPERAND_DTYPE = declare(
     "D032",
     "operand-dtype",
-    "error",
     "An index, predicate, seed or metadata operand has a type the instruction does not accept, "
     "or an x4 tile is used in arithmetic.",
     "the engine interprets the operand in a fixed format, and the words of a pack are not numbers",
@@ -322,14 +285,12 @@ OPERAND_DTYPE = declare(
 COLUMN_DTYPE = declare(
     "D036",
     "column-dtype",
-    "error",
     "A per-partition operand of an arithmetic instruction is not float32.",
     "the engine reads such operands as float32",
 )
 RESTRICTED_DTYPE = declare(
     "D035",
     "restricted-dtype",
-    "error",
     "An operand has a 32-bit type that the instruction does not support.",
     "the instruction has no path for it",
     meaningless=True,
@@ -337,7 +298,6 @@ RESTRICTED_DTYPE = declare(
 LARGE_IMMEDIATE = declare(
     "D018",
     "large-immediate",
-    "error",
     "An integer constant is larger than its float type holds exactly.",
     "immediates of arithmetic instructions travel as float32, and iota rounds to the type of dst",
     silent=True,
@@ -345,17 +305,17 @@ LARGE_IMMEDIATE = declare(
 MASKED_ROW = declare(
     "D031",
     "masked-row",
-    "warning",
     "The lowest float32 number fills a mask in a narrow type, and a fully masked row becomes NaN.",
     "the fill becomes -inf there, and -inf minus -inf is NaN",
+    severity="warning",
     on_values=True,
 )
 NAN_CREATED = declare(
     "D042",
     "nan-created",
-    "warning",
     "An instruction creates NaN or infinity from finite inputs, or NaN from infinities.",
     "the runtime may stop with a numerical error",
+    severity="warning",
     on_values=True,
 )
 
@@ -364,15 +324,14 @@ NAN_CREATED = declare(
 SIGNED_SHIFT = declare(
     "D015",
     "signed-shift",
-    "warning",
     "A negative integer is shifted right.",
     "only the logical shift exists: zeros come in from the left, the sign is lost",
+    severity="warning",
     on_values=True,
 )
 NOT_BOOLEAN = declare(
     "D040",
     "not-boolean",
-    "error",
     "nl.logical_not is applied to values other than 0 and 1.",
     "it is an exclusive or with 1, not a comparison with 0",
     on_values=True,
@@ -381,7 +340,6 @@ NOT_BOOLEAN = declare(
 INEXACT_INTEGER = declare(
     "D016",
     "inexact-integer-arithmetic",
-    "error",
     "Integer arithmetic goes through float32 with values beyond 2^24.",
     "the Vector and Scalar engines compute in float32, which holds integers exactly up to 2^24",
     on_values=True,
@@ -391,7 +349,6 @@ INEXACT_INTEGER = declare(
 INEXACT_MOVE = declare(
     "D017",
     "inexact-integer-move",
-    "error",
     "Integers beyond 2^24 are moved by a path that converts through float32.",
     "float32 holds integers exactly up to 2^24",
     on_values=True,
@@ -401,41 +358,40 @@ INEXACT_MOVE = declare(
 FRACTION_LOST = declare(
     "D050",
     "fraction-lost",
-    "note",
     "Floats with a fraction are copied to integers.",
     "the conversion rounds to the nearest integer, halves to even; Python and NumPy cut off",
+    severity="note",
     on_values=True,
 )
 INTEGER_WRAP = declare(
     "D051",
     "integer-wrap",
-    "warning",
     "A result of 32-bit integer arithmetic does not fit and wraps around; on uint32 tiles alone "
     "wrapping is taken as meant.",
     "the GpSimd engine, on which tensor_tensor runs 32-bit integers by default, keeps the low 32 "
     "bits",
+    severity="warning",
     on_values=True,
 )
 INTEGER_RANGE = declare(
     "D019",
     "integer-range",
-    "warning",
     "A float outside the range of the integer destination, or NaN, is converted.",
     "the device rounds to nearest even and saturates; NumPy truncates and wraps",
+    severity="warning",
     on_values=True,
 )
 FLOAT_OVERFLOW = declare(
     "D020",
     "float-overflow",
-    "warning",
     "A finite value is beyond the largest finite number of the destination.",
     "it becomes infinity or NaN where some libraries saturate",
+    severity="warning",
     on_values=True,
 )
 SCALAR_DTYPE = declare(
     "D053",
     "scalar-dtype",
-    "error",
     "scalar_load has a tile of another dtype than int32 and int64, scalar_store one of another "
     "width than the scalar, a register one of an x4 pack, or a compute instruction one of int64.",
     "scalars have 32 or 64 bits and a sign; the engines have no 64-bit arithmetic",

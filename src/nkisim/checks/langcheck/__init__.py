@@ -47,7 +47,6 @@ from nkisim.versions.rules import held, is_off
 NO_SOURCE = declare(
     "L065",
     "no-source",
-    "error",
     "The source of a kernel cannot be read back.",
     "the compiler reads a kernel's text",
 )

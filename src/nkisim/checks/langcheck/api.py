@@ -43,9 +43,9 @@ _CHECKED = [call for versions in CALLS.values() for call in versions.values()]
 POSITIONAL = declare(
     "A040",
     "positional-argument",
-    "note",
     "An argument is given by a position that has another meaning in other releases.",
     "another release binds it to another parameter",
+    severity="note",
 )
 
 API_RULES = sorted(

@@ -16,28 +16,24 @@ from nkisim.versions import at, in_force, is_traced
 LOOP_SOURCE = declare(
     "L017",
     "loop-source",
-    "error",
     "A loop runs over something other than a range, a list, a tuple or a view of a dictionary.",
     "the compiler unrolls these only",
 )
 RANGE_VALUE = declare(
     "L018",
     "range-value",
-    "error",
     "A range is used outside a loop header.",
     "the compiler supports ranges in loop headers only",
 )
 BUILTIN = declare(
     "L020",
     "builtin-function",
-    "error",
     "A function calls a Python builtin that the compiler does not have.",
     "the compiler does not find the name",
 )
 FOREIGN_CALL = declare(
     "L021",
     "foreign-call",
-    "error",
     "A function calls into NumPy, torch, the standard library, or a part of math that the compiler "
     "does not have.",
     "the compiler does not find the function",
@@ -45,21 +41,19 @@ FOREIGN_CALL = declare(
 MANY_ARGUMENTS = declare(
     "L022",
     "min-max-arguments",
-    "warning",
     "min or max has three or more arguments, key= or default=.",
     "the compiler's min and max are not known to take them",
+    severity="warning",
 )
 OLD_NAMESPACE = declare(
     "L061",
     "old-namespace",
-    "error",
     "A name of neuronxcc is reached from a kernel.",
     "kernels of 0.3.0 use the nki namespace; 0.4.0 refuses the old one",
 )
 INNER_GRID = declare(
     "L062",
     "inner-grid",
-    "error",
     "A kernel is launched on a grid from inside a kernel.",
     "a call inside a kernel is compiled into it and has no grid",
 )

@@ -14,9 +14,9 @@ from nkisim.versions import FRONTEND_VARIABLE, VERSIONS, in_force, is_traced
 DEPRECATED = declare(
     "A045",
     "deprecated-name",
-    "note",
     "A kernel uses a name or a loop that the release in force deprecates.",
     "a later release does not have it",
+    severity="note",
 )
 
 _RANGE = ("0.6.0", "range(...), which is unrolled the same")

@@ -13,7 +13,6 @@ from nkisim.diagnostics import Finding, Place, declare
 ENDLESS = declare(
     "L038",
     "endless-loop",
-    "error",
     "A while loop on a constant is never left, or a function calls itself, directly or through "
     "others, without end.",
     "the compiler unrolls until it hangs or its stack overflows",

@@ -12,49 +12,41 @@ from nkisim.source import is_none
 
 _REFUSED = "the compiler refuses the expression"
 
-LAMBDA = declare("L002", "lambda", "error", "A function has a lambda expression.", _REFUSED)
+LAMBDA = declare("L002", "lambda", "A function has a lambda expression.", _REFUSED)
 COMPREHENSION = declare(
     "L006",
     "comprehension",
-    "error",
     "A function has a comprehension or a generator expression.",
     _REFUSED,
 )
-WALRUS = declare(
-    "L013", "assignment-expression", "error", "A function has an assignment by :=.", _REFUSED
-)
+WALRUS = declare("L013", "assignment-expression", "A function has an assignment by :=.", _REFUSED)
 EXPANSION = declare(
     "L025",
     "expansion",
-    "error",
     "Arguments, elements or targets are expanded with * or **.",
     "the compiler has to see every argument",
 )
 DICTIONARY_KEY = declare(
     "L043",
     "dictionary-key",
-    "error",
     "A dictionary has a key that is not a string.",
     "the compiler's dictionaries have string keys",
 )
 LITERAL = declare(
     "L044",
     "literal-kind",
-    "error",
     "A function has a set, a bytes or a complex literal.",
     "the compiler has no such values",
 )
 TEXT_OPERATION = declare(
     "L045",
     "text-operation",
-    "error",
     "Text is formatted with a specification, indexed, or used by its methods.",
     "the compiler supports plain f-strings only",
 )
 UNPACKING = declare(
     "L046",
     "unpacking",
-    "error",
     "Several values are unpacked into anything but plain names, or several elements are set at "
     "once.",
     "the compiler takes a flat pattern of names",
@@ -62,17 +54,14 @@ UNPACKING = declare(
 CHAINED_COMPARISON = declare(
     "L054",
     "chained-comparison",
-    "warning",
     "A chained comparison calls a function late in the chain, or chains `in`.",
     "the compiler evaluates all of a chain, where Python stops at the first False",
+    severity="warning",
 )
-ELLIPSIS = declare(
-    "L056", "ellipsis", "error", "The literal ... is used outside an index.", _REFUSED
-)
+ELLIPSIS = declare("L056", "ellipsis", "The literal ... is used outside an index.", _REFUSED)
 IDENTITY = declare(
     "A017",
     "identity-test",
-    "error",
     "A function tests identity with `is`, other than against None.",
     "0.3.0 does not support the operator",
 )

@@ -14,14 +14,12 @@ from nkisim.versions import at, in_force, is_traced
 LEAVES_DYNAMIC_LOOP = declare(
     "L032",
     "leaves-dynamic-loop",
-    "error",
     "break, continue or return is used inside a dynamic loop.",
     "the loop runs on the device, which cannot leave it early",
 )
 DYNAMIC_STATE = declare(
     "L037",
     "dynamic-loop-state",
-    "error",
     "Dynamic loops are nested around a register, or a dynamic loop binds a name that is read after "
     "it.",
     "the body is compiled once; what it binds in Python is not what the device has after the loop",
@@ -30,9 +28,9 @@ DYNAMIC_STATE = declare(
 BODY_EFFECT = declare(
     "L073",
     "body-effect",
-    "warning",
     "The body of a device loop prints, or changes a list or a dictionary from around the loop.",
     "the body is traced once, so it happens once; a simulation calls the body in each iteration",
+    severity="warning",
 )
 
 _CHANGING = (".append", ".clear", ".extend", ".insert", ".pop", ".remove", ".update")

@@ -17,7 +17,6 @@ from nkisim.source import Meaning
 CLASS_BASE = declare(
     "L004",
     "class-base",
-    "error",
     "A class that a kernel uses has another base than NKIObject, Enum or NamedTuple, several "
     "bases, or keywords.",
     "the compiler does not import such a class",
@@ -25,7 +24,6 @@ CLASS_BASE = declare(
 DECORATOR = declare(
     "L005",
     "decorator",
-    "error",
     "A function or class that a kernel reaches has a decorator other than nki.jit, dataclass or "
     "staticmethod.",
     "the compiler refuses the decorator, or drops its effect",
@@ -33,30 +31,29 @@ DECORATOR = declare(
 CLOSURE = declare(
     "L040",
     "closure",
-    "error",
     "A kernel, or a function that it reaches, uses a variable of an enclosing function.",
     "the compiler resolves the names of modules only",
 )
 CHANGEABLE_GLOBAL = declare(
     "L041",
     "changeable-global",
-    "warning",
     "A mutable global, such as a list or an array, is read in a kernel.",
     "a compiled kernel uses the value from compile time",
+    severity="warning",
 )
 HOST_STATE = declare(
     "L042",
     "host-state",
-    "warning",
     "A kernel changes state outside itself, or reads the environment of the process.",
     "it happens once, when the kernel is compiled, and not when it runs",
+    severity="warning",
 )
 OBJECT_FIELDS = declare(
     "L058",
     "object-fields",
-    "warning",
     "An NKIObject has __slots__ or properties.",
     "the compiler copies the instance's dictionary only",
+    severity="warning",
 )
 
 _BASES = {"enum.Enum", "typing.NamedTuple", "object"}

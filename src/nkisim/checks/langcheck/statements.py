@@ -15,55 +15,43 @@ _REFUSED = "the compiler refuses the statement"
 INNER_FUNCTION = declare(
     "L001",
     "inner-function",
-    "error",
     "A function is defined inside a kernel or inside a function that a kernel reaches.",
     _REFUSED,
 )
-INNER_CLASS = declare(
-    "L003", "inner-class", "error", "A class is defined inside a function.", _REFUSED
-)
+INNER_CLASS = declare("L003", "inner-class", "A class is defined inside a function.", _REFUSED)
 EXCEPTION = declare(
-    "L007", "exception-handling", "error", "A kernel has try, except, finally or raise.", _REFUSED
+    "L007", "exception-handling", "A kernel has try, except, finally or raise.", _REFUSED
 )
-INNER_IMPORT = declare(
-    "L008", "inner-import", "error", "A module is imported inside a function.", _REFUSED
-)
-GLOBAL_NAME = declare(
-    "L009", "global-statement", "error", "A function has global or nonlocal.", _REFUSED
-)
-COROUTINE = declare("L010", "coroutine", "error", "A function has async, await or yield.", _REFUSED)
-MATCH = declare("L011", "match-statement", "error", "A function has match.", _REFUSED)
-DELETE = declare("L012", "del-statement", "error", "A function has del.", _REFUSED)
+INNER_IMPORT = declare("L008", "inner-import", "A module is imported inside a function.", _REFUSED)
+GLOBAL_NAME = declare("L009", "global-statement", "A function has global or nonlocal.", _REFUSED)
+COROUTINE = declare("L010", "coroutine", "A function has async, await or yield.", _REFUSED)
+MATCH = declare("L011", "match-statement", "A function has match.", _REFUSED)
+DELETE = declare("L012", "del-statement", "A function has del.", _REFUSED)
 CONTEXT = declare(
     "L014",
     "with-statement",
-    "error",
     "A with statement is anything but a bare nl.no_reorder().",
     "the compiler supports no other context manager",
 )
-LOOP_ELSE = declare(
-    "L015", "loop-else", "error", "A for or while loop has an else clause.", _REFUSED
-)
+LOOP_ELSE = declare("L015", "loop-else", "A for or while loop has an else clause.", _REFUSED)
 LOOP_TARGET = declare(
     "L016",
     "loop-target",
-    "error",
     "The target of a for loop is not one plain name.",
     "the compiler takes no pattern in a loop header",
 )
 VARIABLE_ARGUMENTS = declare(
     "L023",
     "variable-arguments",
-    "error",
     "A function has a *args parameter.",
     "the compiler binds fixed parameters only",
 )
 KEYWORD_ARGUMENTS = declare(
     "L024",
     "keyword-arguments",
-    "warning",
     "A function has a **kwargs parameter.",
     "the compiler warns, and its contents cannot be used",
+    severity="warning",
 )
 
 

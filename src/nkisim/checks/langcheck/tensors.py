@@ -20,16 +20,15 @@ from nkisim.versions import at, in_force, is_traced
 AUGMENTED = declare(
     "L029",
     "augmented-assignment",
-    "error",
     "A tensor is the target of an augmented assignment such as +=.",
     "the compiler supports operators on numbers only",
 )
 TENSOR_CONTENTS = declare(
     "L067",
     "tensor-contents",
-    "warning",
     "A tensor is printed.",
     "print runs while the kernel is compiled, when the tensor has no contents",
+    severity="warning",
 )
 
 _LOOPS = (

@@ -17,57 +17,53 @@ from nkisim.source import Kinds, indices
 LIST_METHOD = declare(
     "L047",
     "list-method",
-    "error",
     "A list has a method called that the compiler's lists do not have.",
     "the compiler does not find the method",
 )
 LIST_MEANING = declare(
     "L048",
     "list-method-meaning",
-    "warning",
     "count, index or remove is called on a list.",
     "in the compiler count gives the length, index gives None for what is absent, and remove takes "
     "all that match",
+    severity="warning",
 )
 DICTIONARY_METHOD = declare(
     "L049",
     "dictionary-method",
-    "error",
     "A dictionary has a method called, or is merged, in a way that the compiler does not have.",
     "the compiler does not find the method",
 )
 WIDE_INTEGER = declare(
     "L050",
     "wide-integer",
-    "error",
     "An integer constant does not fit 32 bits.",
     "the compiler's integers have 32 bits",
 )
 NEGATIVE_DIVISOR = declare(
     "L051",
     "negative-divisor",
-    "warning",
     "// or % has a negative divisor.",
     "the compiler uses Euclidean division, with a non-negative remainder; Python rounds down",
+    severity="warning",
 )
 NUMBER_OPERATOR = declare(
     "L052",
     "number-operator",
-    "warning",
     "An integer has a negative exponent, or % is applied to a float.",
     "the compiler does not define the operator as Python does",
+    severity="warning",
 )
 ENUM_OPERATOR = declare(
     "L053",
     "enum-order",
-    "warning",
     "An enum value is used in an ordering comparison or in arithmetic.",
     "the language guide defines only equality of enum values",
+    severity="warning",
 )
 OUT_OF_RANGE = declare(
     "L055",
     "container-range",
-    "error",
     "A list or tuple is indexed or sliced beyond its length.",
     "the compiler does not clip a slice as Python does",
 )
@@ -211,14 +207,12 @@ def _fixed_length(unit: Unit, name: ast.AST) -> int | None:
 READ_AT_IMPORT = declare(
     "A039",
     "read-at-import",
-    "error",
     "A kernel uses a module constant that was made from nl.tile_size or get_nc_version().",
     "outside of a kernel the target is not known yet, and the value is not set",
 )
 RANK_AS_NUMBER = declare(
     "C033",
     "rank-as-number",
-    "error",
     "rank_id() is used as a compile-time number: in a range, an index, a slice or a condition.",
     "the rank is known only on the device, in a register",
 )

@@ -23,7 +23,6 @@ Array = np.ndarray
 BIAS_KIND = declare(
     "D023",
     "activation-bias",
-    "error",
     "An activation's bias is of a kind that the engine does not take.",
     "the Scalar engine does not add it",
     on_values=True,
@@ -32,14 +31,12 @@ BIAS_KIND = declare(
 ACTIVATION_REDUCTION = declare(
     "D024",
     "activation-reduction",
-    "error",
     "An activation's reduction is not a sum, or has a command but no operator.",
     "the Scalar engine's registers only add",
 )
 REDUCE_INIT = declare(
     "D046",
     "reduce-init",
-    "error",
     "exponential or tensor_scalar_reduce has a reduce_init that its reduce_cmd does not use, or "
     "lacks one, or exponential has a max_value that is not float32.",
     "the value would be ignored or misread",
@@ -47,7 +44,6 @@ REDUCE_INIT = declare(
 REDUCTION_SHAPE = declare(
     "S054",
     "reduction-shape",
-    "error",
     "reduce_res does not have one element on each of data's partitions, or from NKI 0.7.0 on data "
     "has more than three free dimensions.",
     "the accumulator has one register per lane, and the access pattern three free dimensions",

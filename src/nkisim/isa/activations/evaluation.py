@@ -39,7 +39,6 @@ _SMALL_BLOCK = 16384
 OUT_OF_DOMAIN = declare(
     "D021",
     "activation-domain",
-    "error",
     "An activation's input lies outside the interval where the engine's function is valid.",
     "the Scalar engine evaluates piecewise polynomials; outside the interval the result is "
     "wrong, not NaN",

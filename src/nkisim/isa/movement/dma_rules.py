@@ -16,7 +16,6 @@ from nkisim.spec.enums import oob_mode as OobMode
 DMA_IN_PSUM = declare(
     "M018",
     "dma-in-psum",
-    "error",
     "An operand of a DMA is in PSUM.",
     "DMA engines have no path to PSUM",
     meaningless=True,
@@ -24,7 +23,6 @@ DMA_IN_PSUM = declare(
 DMA_FROM_PSUM = declare(
     "A001",
     "dma-from-psum",
-    "error",
     "dma_copy reads PSUM.",
     "0.3.0 removed direct reads of PSUM by DMA",
     meaningless=True,
@@ -32,7 +30,6 @@ DMA_FROM_PSUM = declare(
 HWDGE_DTYPE = declare(
     "A002",
     "hwdge-dtype",
-    "error",
     "dma_copy in hwdge mode has different types on both sides.",
     "hardware descriptors move bytes and do not convert",
     meaningless=True,
@@ -40,7 +37,6 @@ HWDGE_DTYPE = declare(
 DGE_ENGINE = declare(
     "A035",
     "dge-engine",
-    "error",
     "dma_copy names an engine without hwdge, or one that cannot generate descriptors.",
     "only the Sync and Scalar queues drive hardware descriptor generation",
     meaningless=True,
@@ -48,14 +44,12 @@ DGE_ENGINE = declare(
 DGE_CONFLICT = declare(
     "A036",
     "dge-conflict",
-    "error",
     "The descriptor mode does not fit the access or the generation.",
     "hwdge cannot gather, none has no dynamic addresses, gen2 has no hwdge",
 )
 DMA_COUNT = declare(
     "S058",
     "dma-count",
-    "error",
     "Source and destination of a DMA hold different numbers of elements.",
     "a transfer moves every element of src to one of dst",
     meaningless=True,
@@ -63,14 +57,12 @@ DMA_COUNT = declare(
 SBUF_DYNAMIC_SOURCE = declare(
     "M039",
     "sbuf-dynamic-source",
-    "error",
     "dma_copy reads SBUF with a dynamic offset.",
     "the compiler crashes on it",
 )
 TRANSPOSE_AXES = declare(
     "S041",
     "dma-transpose-axes",
-    "error",
     "dma_transpose has axes or a destination shape that it does not support.",
     "the permutations are (1, 0), (2, 1, 0) and (3, 1, 2, 0)",
     meaningless=True,
@@ -78,7 +70,6 @@ TRANSPOSE_AXES = declare(
 TRANSPOSE_HWDGE = declare(
     "S042",
     "dma-transpose-hwdge",
-    "error",
     "dma_transpose in hwdge mode has a shape that the hardware does not take.",
     "up to NKI 0.5.0 hwdge transposes need src.shape[0] == 16 and a last dimension that is a "
     "multiple of 128; from 0.6.0 on at most 128 columns, 16 rows of 2 dimensions, or 1, 2, 4, 8 "
@@ -88,7 +79,6 @@ TRANSPOSE_HWDGE = declare(
 TRANSPOSE_INDIRECT = declare(
     "S043",
     "dma-transpose-indirect",
-    "error",
     "An indirect dma_transpose breaks one of its conditions.",
     "the gather transpose has fixed block sizes",
     meaningless=True,
@@ -96,15 +86,14 @@ TRANSPOSE_INDIRECT = declare(
 TRANSPOSE_MIXED_BOUNDS = declare(
     "M038",
     "dma-transpose-mixed-bounds",
-    "warning",
     "An indirect dma_transpose in skip mode mixes valid and out-of-bounds indices.",
     "the DMA was seen to abort",
+    severity="warning",
     on_values=True,
 )
 TRANSPOSE_WIDTH = declare(
     "D034",
     "dma-transpose-width",
-    "error",
     "dma_transpose has a type of 1 byte, or of another width than 2 bytes in hwdge or indirect "
     "mode.",
     "DMA engines transpose elements of 2 and 4 bytes, in these modes of 2 bytes",
@@ -113,14 +102,12 @@ TRANSPOSE_WIDTH = declare(
 COMPUTE_FIELDS = declare(
     "D028",
     "dma-compute-fields",
-    "error",
     "dma_compute has an operator, scale or number of sources that it does not take.",
     "DMA engines add up to 16 sources, with all scales 1.0",
 )
 COMPUTE_ORDER = declare(
     "A007",
     "dma-compute-order",
-    "error",
     "dma_compute is called with the argument order of Beta 2.",
     "0.3.0 has reduce_op before scales",
     meaningless=True,
@@ -128,7 +115,6 @@ COMPUTE_ORDER = declare(
 REPEATED_INDEX = declare(
     "M040",
     "repeated-index",
-    "error",
     "A scatter that declares its indices unique repeats one.",
     "updates of the same row are lost",
     on_values=True,
@@ -137,7 +123,6 @@ REPEATED_INDEX = declare(
 COMPUTE_INTEGER = declare(
     "D047",
     "dma-compute-integer",
-    "error",
     "dma_compute adds integers beyond 2^24.",
     "DMA engines add in float32",
     on_values=True,

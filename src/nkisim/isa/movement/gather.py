@@ -34,7 +34,6 @@ KEEP = 255
 GATHER_SIZE = declare(
     "S049",
     "gather-size",
-    "error",
     "local_gather has operands of the wrong size.",
     "each GpSimd core serves 16 partitions and up to 4096 indices",
     meaningless=True,
@@ -42,7 +41,6 @@ GATHER_SIZE = declare(
 GATHER_INDEX = declare(
     "S050",
     "gather-index",
-    "error",
     "A gather index lies outside the source.",
     "the data that is read is undefined",
     on_values=True,
@@ -51,7 +49,6 @@ GATHER_INDEX = declare(
 SHUFFLE_MASK = declare(
     "S051",
     "shuffle-mask",
-    "error",
     "nc_stream_shuffle has a mask or a start partition that it does not take.",
     "a mask has 32 entries of 0 to 31 or 255, and quadrants start at multiples of 32",
     meaningless=True,
@@ -59,7 +56,6 @@ SHUFFLE_MASK = declare(
 BOUNDS_SHAPE = declare(
     "S056",
     "bounds-shape",
-    "error",
     "sequence_bounds has more than one partition, or a destination that is not (1, 2, n).",
     "one partition of ids gives a row of starts and a row of ends",
     meaningless=True,
@@ -67,7 +63,6 @@ BOUNDS_SHAPE = declare(
 NONZERO_LAYOUT = declare(
     "S057",
     "nonzero-layout",
-    "error",
     "nonzero_with_count has a destination without the extra element for the count.",
     "each GpSimd core writes the indices and then their number",
     meaningless=True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from nkisim import versions
 from nkisim.diagnostics import declare
@@ -20,74 +19,70 @@ _OCP = "float8_e4m3fn"
 _WIDE = ("tfloat32", "float32")
 
 
-def _declare(id: str, slug: str, checks: str, matters: str, **options: Any) -> Any:
-    return declare(id, slug, options.pop("severity", "error"), checks, matters, **options)
-
-
-OPERAND_BUFFER = _declare(
+OPERAND_BUFFER = declare(
     "M019",
     "matmul-operand-buffer",
     "An input of nc_matmul is not in SBUF.",
     "the Tensor engine reads SBUF only",
     meaningless=True,
 )
-RESULT_BUFFER = _declare(
+RESULT_BUFFER = declare(
     "M020",
     "matmul-result-buffer",
     "The result of a Tensor-engine instruction is not in PSUM.",
     "the Tensor engine writes PSUM only",
     meaningless=True,
 )
-CONTRACTION_MISMATCH = _declare(
+CONTRACTION_MISMATCH = declare(
     "S028",
     "contraction-mismatch",
     "Stationary and moving operand have different contraction sizes.",
     "both contract over their partitions",
     meaningless=True,
 )
-STATIONARY_LIMIT = _declare(
+STATIONARY_LIMIT = declare(
     "S029",
     "stationary-limit",
     "The stationary operand has more columns than the array.",
     "the systolic array has 128 columns, or as many as the column tile",
     meaningless=True,
 )
-MOVING_LIMIT = _declare(
+MOVING_LIMIT = declare(
     "S030",
     "moving-limit",
     "The moving operand has more columns than one instruction streams.",
     "gen2 and gen3 stream up to 512 columns, gen4 up to the whole of PSUM",
     meaningless=True,
 )
-RESULT_SHAPE = _declare(
+RESULT_SHAPE = declare(
     "S031",
     "matmul-result-shape",
     "The destination is not (stationary columns, moving columns).",
     "the instruction computes stationary.T @ moving",
     meaningless=True,
 )
-CONTRACTION_LIMIT = _declare(
+CONTRACTION_LIMIT = declare(
     "S032",
     "contraction-limit",
     "The contraction is longer than the array has rows.",
     "the systolic array has 128 rows, or as many as the row tile",
     meaningless=True,
 )
-DOUBLE_ROW_SHAPE = _declare(
+DOUBLE_ROW_SHAPE = declare(
     "S034",
     "double-row-shape",
     "double_row is used with the wrong shape, with column tiling or with transpose.",
     "operands are [K, 2, M] and [K, 2, N]",
     meaningless=True,
 )
-ARRAY_TILE = _declare(
+ARRAY_TILE = declare(
     "S035",
     "array-tile",
     "tile_position and tile_size do not describe a tile of the array.",
     "tiles have 32, 64 or 128 rows (gen2: 64 or 128) and start at a multiple of their size",
     meaningless=True,
 )
-COLUMN_TILE = _declare(
+COLUMN_TILE = declare(
     "S072",
     "column-tile",
     "A product uses some of the columns of the array.",
@@ -95,45 +90,45 @@ COLUMN_TILE = _declare(
     "parameters only column 0 and 128 columns; it has not been tried on a device",
     severity="warning",
 )
-SINGLE_COLUMN = _declare(
+SINGLE_COLUMN = declare(
     "S066",
     "single-moving-column",
     "The moving operand has a single column.",
     "some releases refuse it",
     severity="warning",
 )
-RESULT_BANK_SIZE = _declare(
+RESULT_BANK_SIZE = declare(
     "M011",
     "result-larger-than-bank",
     "A matmul result is larger than one PSUM bank.",
     "gen2 and gen3 accumulate inside one bank of 2048 bytes per partition",
 )
-RESULT_BANK_CROSSING = _declare(
+RESULT_BANK_CROSSING = declare(
     "M012",
     "result-crosses-bank",
     "A matmul result crosses a bank boundary.",
     "gen2 and gen3 accumulate inside one bank of 2048 bytes per partition",
 )
-INTEGER_OPERAND = _declare(
+INTEGER_OPERAND = declare(
     "D002",
     "integer-matmul",
     "An operand of nc_matmul is an integer.",
     "the Tensor engine multiplies floats",
     meaningless=True,
 )
-MIXED_WIDTH = _declare(
+MIXED_WIDTH = declare(
     "D003",
     "mixed-matmul-width",
     "nc_matmul combines float32 or tfloat32 with a narrower type.",
     "32-bit floats pair only with 32-bit floats",
 )
-RESULT_DTYPE = _declare(
+RESULT_DTYPE = declare(
     "D004",
     "matmul-result-dtype",
     "The result of nc_matmul has a type that PSUM does not accumulate in.",
     "gen2 and gen3 accumulate in float32, gen4 in float32 or bfloat16",
 )
-E4M3FN_OPERAND = _declare(
+E4M3FN_OPERAND = declare(
     "D005",
     "e4m3fn-operand",
     "nc_matmul has a float8_e4m3fn operand in NKI 0.3.0 or before gen4, or together with "
@@ -141,14 +136,14 @@ E4M3FN_OPERAND = _declare(
     "the Tensor engine reads all e4m3 bytes in one of the two formats, which differ in their "
     "largest value",
 )
-DOUBLE_ROW_DTYPE = _declare(
+DOUBLE_ROW_DTYPE = declare(
     "D006",
     "double-row-dtype",
     "double_row is used with another type than float8.",
     "the mode packs pairs of float8 values",
     meaningless=True,
 )
-TRANSPOSE_MOVING = _declare(
+TRANSPOSE_MOVING = declare(
     "D049",
     "transpose-moving",
     "nc_matmul in transpose mode has a moving operand that is no identity or permutation.",
@@ -156,7 +151,7 @@ TRANSPOSE_MOVING = _declare(
     on_values=True,
     silent=True,
 )
-ONEZERO_HINT = _declare(
+ONEZERO_HINT = declare(
     "D010",
     "onezero-hint",
     "A float32 operand hinted as ones and zeros holds other values.",

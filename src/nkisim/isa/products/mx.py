@@ -64,7 +64,6 @@ _EXPONENTS: dict[DType, int] = {float8_e4m3fn_x4: 8, float8_e5m2_x4: 15, float4_
 MX_MATMUL_SHAPE = declare(
     "S036",
     "mx-matmul-shape",
-    "error",
     "nc_matmul_mx has operands of the wrong size, or tiles the columns of the array.",
     "it contracts 32, 64, 96 or 128 partitions of an even number of up to 128 stationary and up to "
     "512 moving words (1024 into bfloat16; from NKI 0.5.0 on 4096 and 8192), with row tiling only",
@@ -73,7 +72,6 @@ MX_MATMUL_SHAPE = declare(
 SCALE_SHAPE = declare(
     "S037",
     "mx-scale-shape",
-    "error",
     "A tensor of MX scales does not fit its data.",
     "there is one scale per 8 partitions and packed word, in 4 rows of every quadrant of the data",
     meaningless=True,
@@ -81,7 +79,6 @@ SCALE_SHAPE = declare(
 QUANTIZE_SHAPE = declare(
     "S038",
     "quantize-shape",
-    "error",
     "quantize_mx has a source that does not divide into blocks, or a destination of another size.",
     "a block is 8 partitions by 4 elements, and whole quadrants of 32 partitions are quantised",
     meaningless=True,
@@ -89,14 +86,12 @@ QUANTIZE_SHAPE = declare(
 SCALE_PLACE = declare(
     "M044",
     "mx-scale-place",
-    "error",
     "MX scales lie in another quadrant than their data, or not at row 0, 4, 8 or 12 of it.",
     "engines reach scales only in the data's own quadrant; other bytes would be taken for scales",
 )
 MX_DTYPE = declare(
     "D037",
     "mx-dtype",
-    "error",
     "An operand of quantize_mx or nc_matmul_mx has another type than the MX formats.",
     "the instructions know float16 and bfloat16 sources, x4 packs and scales in uint8, from 0.5.0 "
     "on also in float8_e8m0fnu",

@@ -26,7 +26,6 @@ from nkisim.spec.enums import engine as Engine
 TRANSPOSE_SIZE = declare(
     "S039",
     "transpose-size",
-    "error",
     "nc_transpose has a tile that is too large for the engine, or a destination of the wrong "
     "shape.",
     "the Tensor engine transposes up to 128x128, the Vector engine up to 32x32",
@@ -35,7 +34,6 @@ TRANSPOSE_SIZE = declare(
 TRANSPOSE_FLATTENS = declare(
     "S040",
     "transpose-flattens",
-    "error",
     "nc_transpose of a tile with several free dimensions has a destination that assumes a "
     "permutation.",
     "the free dimensions are flattened into one before the transpose",
@@ -44,17 +42,17 @@ TRANSPOSE_FLATTENS = declare(
 TRANSPOSE_SPECIALS = declare(
     "D009",
     "transpose-specials",
-    "warning",
     "The Tensor engine of gen2 transposes data with NaN or infinity.",
     "gen2 multiplies by the identity, and 0 * inf spreads NaN over the row",
+    severity="warning",
     on_values=True,
 )
 TRANSPOSE_ENGINE = declare(
     "A046",
     "transpose-engine-ignored",
-    "warning",
     "nc_transpose names an engine that 0.3.0 does not use.",
     "the compiler of 0.3.0 ignores engine= here and picks by shape and memory",
+    severity="warning",
 )
 
 

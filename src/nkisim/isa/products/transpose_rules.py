@@ -10,14 +10,12 @@ from nkisim.spec.enums import engine as Engine
 TRANSPOSE_DTYPE = declare(
     "D007",
     "transpose-dtype",
-    "error",
     "The destination of a transpose has another type than the data.",
     "transposes pass bits through and do not convert",
 )
 TRANSPOSE_8BIT = declare(
     "D008",
     "transpose-8bit",
-    "error",
     "The Tensor engine transposes float8 data into an 8-bit destination.",
     "results are spaced 16 bits apart in PSUM, with zeros in the upper byte",
 )

@@ -46,7 +46,6 @@ Array = np.ndarray
 DROP_PROBABILITY = declare(
     "D038",
     "drop-probability",
-    "error",
     "dropout has a probability outside 0 to 1, or one of a type that its data does not allow.",
     "the engine compares random numbers with it as a fraction, in float32 for integer data",
     on_values=True,
@@ -54,7 +53,6 @@ DROP_PROBABILITY = declare(
 RANDOM_ARGUMENT = declare(
     "D039",
     "random-argument",
-    "error",
     "A seed, state, range or destination of a random number instruction is not of its form.",
     "seeds are one 32-bit word, states 6 or 24 words per partition, ranges float32 with min < max",
     meaningless=True,
@@ -63,9 +61,9 @@ RANDOM_ARGUMENT = declare(
 UNSEEDED = declare(
     "R012",
     "unseeded-generator",
-    "warning",
     "Random numbers are drawn from an engine that the kernel has not seeded.",
     "the numbers differ from run to run on the device; here they come from a fixed seed",
+    severity="warning",
 )
 
 _INTEGERS = (int8, int16, int32, uint8, uint16, uint32)

@@ -18,7 +18,6 @@ Array = np.ndarray
 STATISTICS_SHAPE = declare(
     "S047",
     "statistics-shape",
-    "error",
     "bn_stats or bn_aggr has operands of the wrong size.",
     "bn_stats takes up to 512 elements and makes 6, bn_aggr takes triples and makes 2",
     meaningless=True,

@@ -48,7 +48,6 @@ Array = np.ndarray
 REDUCTION_AXIS = declare(
     "S044",
     "reduction-axis",
-    "error",
     "The reduced axes are not the last free dimensions.",
     "the Vector engine reduces trailing free dimensions, never the partition dimension",
     meaningless=True,
@@ -56,7 +55,6 @@ REDUCTION_AXIS = declare(
 REDUCTION_LAST_AXIS = declare(
     "A006",
     "reduction-axis-one",
-    "error",
     "axis=1 is used for the last dimension of a tensor with more dimensions.",
     "0.3.0 counts axes as they are; Beta 2 let axis=1 mean the last one",
     meaningless=True,
@@ -64,7 +62,6 @@ REDUCTION_LAST_AXIS = declare(
 REDUCTION_RESULT = declare(
     "S045",
     "reduction-result",
-    "error",
     "The destination of a reduction does not have the shape that is left.",
     "one result per element that is not reduced",
     meaningless=True,
@@ -72,7 +69,6 @@ REDUCTION_RESULT = declare(
 PARTITION_REDUCTION_RESULT = declare(
     "S046",
     "partition-reduction-result",
-    "error",
     "The destination of tensor_partition_reduce is not (1, F).",
     "all partitions are reduced into one",
     meaningless=True,
@@ -80,7 +76,6 @@ PARTITION_REDUCTION_RESULT = declare(
 NEGATED_REDUCTION = declare(
     "D026",
     "negated-reduction",
-    "error",
     "negate=True is used with a bitwise or logical reduction.",
     "only arithmetic results can be negated",
     meaningless=True,
@@ -88,7 +83,6 @@ NEGATED_REDUCTION = declare(
 PARTITION_REDUCTION_OPERATOR = declare(
     "D027",
     "partition-reduction-operator",
-    "error",
     "tensor_partition_reduce uses an operator it does not have.",
     "the GpSimd engine reduces partitions with add, maximum, bitwise_and and bitwise_or only",
     meaningless=True,

@@ -28,7 +28,6 @@ WIDTH = 8
 SEARCH_SIZE = declare(
     "S048",
     "search-size",
-    "error",
     "max8, nc_find_index8, nc_match_replace8 or topk has operands of the wrong size.",
     "they search 8 to 16384 elements per partition for 8 values, topk 8 to 65535 elements of 16 "
     "partitions for up to 32767",

@@ -20,6 +20,7 @@ from nkisim.machine import (
     resolve_static,
 )
 from nkisim.memory import MemoryRegion, NkiTensor
+from nkisim.removed import refuse_argument
 from nkisim.spec import rules
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import FRONTEND_VARIABLE, is_traced, since
@@ -28,7 +29,6 @@ from nkisim.versions.rules import held
 REGISTER_ELEMENT = declare(
     "S059",
     "register-element",
-    "error",
     "register_load or register_store has a tensor with more than one element.",
     "a register holds one scalar",
     meaningless=True,
@@ -43,17 +43,12 @@ def _number(name: str, argument: str, value: Any) -> int:
         return int(value)
     if isinstance(value, NkiTensor):
         return int(_scalar(name, argument, value))
-    flag(
-        rules.BAD_CALL,
-        f"{name}: {argument} must be an integer or a register, got {type(value).__name__}",
-        instruction=name,
-        operand=argument,
-        seen=repr(value)[:80],
-        allowed="an int or a VirtualRegister",
-        fix="pass an integer, or load a tile with nisa.register_load",
-        data={"is_none": value is None},
+    fix, wanted = (
+        "pass an integer, or load a tile with nisa.register_load",
+        "an integer or a register",
     )
-    raise AssertionError("unreachable: A025 always raises")
+    allowed = "an int or a VirtualRegister"
+    refuse_argument(name, argument, value, allowed, fix, wanted=wanted, on_device=True)
 
 
 def _one_element(name: str, argument: str, tensor: Any) -> NkiTensor:
@@ -103,18 +98,11 @@ def _scalar(name: str, argument: str, tensor: NkiTensor) -> Any:
 
 def _register(name: str, argument: str, value: Any) -> VirtualRegister:
     if not isinstance(value, VirtualRegister):
-        flag(
-            rules.BAD_CALL,
-            f"{name}: {argument} must be a register, got {type(value).__name__}",
-            instruction=name,
-            operand=argument,
-            seen=repr(value)[:80],
-            allowed="a VirtualRegister",
-            fix="allocate one with nisa.register_alloc",
-            data={"is_none": value is None},
+        fix, wanted = "allocate one with nisa.register_alloc", "a register"
+        refuse_argument(
+            *(name, argument, value, "a VirtualRegister", fix), wanted=wanted, on_device=True
         )
-    found: VirtualRegister = value
-    return found
+    return value
 
 
 def _writable(name: str, value: Any) -> VirtualRegister:
@@ -246,16 +234,8 @@ def scalar_store(dst: Any, value: Any) -> None:
     core = current_core("nisa.scalar_store")
     tensor = _one_element("scalar_store", "dst", dst)
     if not isinstance(value, NkiScalar):
-        flag(
-            rules.BAD_CALL,
-            f"scalar_store: value must be a scalar, got {type(value).__name__}",
-            instruction="scalar_store",
-            operand="value",
-            seen=repr(value)[:80],
-            allowed="an NkiScalar",
-            fix="write a number with nisa.memset(dst, number)",
-            error=NkiCallError,
-        )
+        fix, allowed = "write a number with nisa.memset(dst, number)", "an NkiScalar"
+        refuse_argument("scalar_store", "value", value, allowed, fix, wanted="a scalar")
     if tensor.dtype != value.dtype:
         _refuse_dtype("scalar_store", "dst", tensor, str(value.dtype))
     _store(core, "scalar_store", tensor, value.read())

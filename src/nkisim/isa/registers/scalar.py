@@ -18,7 +18,6 @@ from nkisim.objects import NKIObject
 SCALAR_OPERATION = declare(
     "L071",
     "scalar-operation",
-    "error",
     "An NkiScalar is an operand of another operator than + - *, of one with a float or with a "
     "scalar of another width, or the result of comparing scalars is used.",
     "the tracer records + - * of scalars of one width only; a comparison has no usable result",
@@ -27,9 +26,9 @@ SCALAR_OPERATION = declare(
 SCALAR_WRAP = declare(
     "D054",
     "scalar-wrap",
-    "warning",
     "Arithmetic on an int32 NkiScalar wraps around.",
     "scalars keep the width of the tile that they were loaded from",
+    severity="warning",
     on_values=True,
     silent=True,
 )

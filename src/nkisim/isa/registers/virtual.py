@@ -20,7 +20,6 @@ _BITS = 32
 REGISTER_UNSET = declare(
     "R013",
     "register-unset",
-    "error",
     "A register is read before anything was put into it.",
     "the sequencer uses whatever was left there",
     meaningless=True,
@@ -28,7 +27,6 @@ REGISTER_UNSET = declare(
 ENDLESS_WHILE = declare(
     "R015",
     "endless-while",
-    "error",
     "A while loop on a register comes no nearer to its end.",
     "the device hangs",
     meaningless=True,
@@ -36,7 +34,6 @@ ENDLESS_WHILE = declare(
 REGISTER_CONDITION = declare(
     "L031",
     "register-condition",
-    "error",
     "A register, a scalar or the index of a device loop is compared, or decides a branch; from NKI "
     "0.7.0 on also `while register` and nl.dynamic_range.",
     "its value is known only on the device; loops of the device can use it",
@@ -44,14 +41,12 @@ REGISTER_CONDITION = declare(
 INDEX_ARITHMETIC = declare(
     "L033",
     "index-arithmetic",
-    "error",
     "The index of a dynamic loop is used in arithmetic, in a slice or as scalar_offset.",
     "0.3.0 fails to compile it; the index alone may select a row of a tensor in HBM",
 )
 LOOP_VARIABLE = declare(
     "L035",
     "loop-variable",
-    "error",
     "The index of a dynamic loop is assigned inside the loop.",
     "the counter is in a register of the loop",
 )

@@ -19,9 +19,9 @@ from nkisim.source import Statement
 ONE_ACTIVATION = declare(
     "P010",
     "steps-of-one-activation",
-    "note",
     "Scaling, adding a bias, a function and a sum are separate instructions on one tile.",
     "one activation does all of them while it reads the tile once",
+    severity="note",
     advice=True,
 )
 

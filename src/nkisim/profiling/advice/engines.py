@@ -22,18 +22,18 @@ from nkisim.spec.enums import engine as Engine
 ONE_EVACUATOR = declare(
     "P007",
     "psum-emptied-by-one-engine",
-    "note",
     "One engine makes all copies from PSUM of a line, and another one could share them.",
     "products wait for a free PSUM bank while an engine that could empty one is idle",
+    severity="note",
     advice=True,
 )
 ONE_ENGINE = declare(
     "P011",
     "one-busy-engine",
-    "note",
     "One engine is busy most of the time, and a mostly idle one could run some of its "
     "instructions.",
     "instructions wait for their engine, although another one is free",
+    severity="note",
     advice=True,
 )
 

@@ -13,9 +13,9 @@ from nkisim.source import Statement
 LATE_LOAD_FIRST = declare(
     "P014",
     "late-load-first",
-    "note",
     "A load whose tile is used late comes before loads whose tiles are used first.",
     "the first instructions wait for bytes that they do not need",
+    severity="note",
     advice=True,
 )
 

@@ -22,17 +22,17 @@ from nkisim.spec.enums import engine as Engine
 SOFTWARE_DESCRIPTORS = declare(
     "P002",
     "software-descriptors",
-    "note",
     "For a large part of the time GpSimd makes descriptors that hardware could make.",
     "transfers wait for their descriptors, and GpSimd computes nothing meanwhile",
+    severity="note",
     advice=True,
 )
 ONE_QUEUE = declare(
     "P012",
     "one-queue",
-    "note",
     "One of two queues triggers almost all transfers whose descriptors hardware makes.",
     "each queue has a generator of descriptors of its own, and one of them is idle",
+    severity="note",
     advice=True,
 )
 

@@ -22,9 +22,9 @@ from nkisim.source import rewritten
 LOADED_AGAIN = declare(
     "P009",
     "loaded-again",
-    "note",
     "A load reads data from HBM that an earlier one has read, and SBUF has room to keep it.",
     "the same bytes pass the DMA engines again",
+    severity="note",
     advice=True,
 )
 

@@ -16,49 +16,49 @@ from nkisim.profiling.model.program import Operation
 SHORT_RUNS = declare(
     "P001",
     "short-dma-runs",
-    "note",
     "Several transfers of a line move runs of fewer than 4096 contiguous bytes.",
     "each run costs a DMA engine the time of a descriptor, whatever its length",
+    severity="note",
     advice=True,
 )
 FEW_COLUMNS = declare(
     "P003",
     "few-moving-columns",
-    "note",
     "Products with the same stationary tile stream fewer than 512 columns each.",
     "the fixed cost of a product is paid more often than necessary",
+    severity="note",
     advice=True,
 )
 STATIONARY_LOADS = declare(
     "P004",
     "stationary-loads",
-    "note",
     "Products with the same stationary tile stream fewer columns than the tile has.",
     "loading the stationary tile takes longer than the product that could hide it",
+    severity="note",
     advice=True,
 )
 SPILLS = declare(
     "P006",
     "sbuf-spills",
-    "note",
     "The tiles that are needed at the same time do not fit in SBUF.",
     "the compiler writes some of them to HBM and reads them again",
+    severity="note",
     advice=True,
 )
 TRANSPOSING_LOAD = declare(
     "P008",
     "transposing-load",
-    "note",
     "A transfer transposes: it moves single elements in place of rows.",
     "every element costs a DMA engine the time of a descriptor",
+    severity="note",
     advice=True,
 )
 IDLE_CORE = declare(
     "P016",
     "idle-core",
-    "note",
     "A long kernel runs on one core of a pair, and does not use program ids.",
     "the second core of the pair is idle",
+    severity="note",
     advice=True,
 )
 

@@ -14,9 +14,9 @@ from nkisim.source import Statement
 STAGES_IN_TURN = declare(
     "P015",
     "stages-in-turn",
-    "note",
     "The engines of a loop wait in turns: an iteration begins after the last stage of another.",
     "an instruction that may not be reordered waits for its data, and holds its engine",
+    severity="note",
     advice=True,
 )
 

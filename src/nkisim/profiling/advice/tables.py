@@ -21,9 +21,9 @@ from nkisim.source import Function, Statement
 TABLES_IN_TURN = declare(
     "P013",
     "tables-in-turn",
-    "note",
     "Activation functions of different tables run in turn.",
     "the Scalar engine loads a table at each change",
+    severity="note",
     advice=True,
 )
 

@@ -213,9 +213,8 @@ def _refuse(why: str, allowed: str) -> NoReturn:
 def _shape(name: str, argument: str, shape: Any, least: int, most: int) -> tuple[int, ...]:
     """Return a shape that is a tuple of positive integers, with a rank in a range."""
     if type(shape) is not tuple or any(type(extent) is not int for extent in shape):
-        refuse_argument(
-            name, argument, shape, "a tuple of integers", f"pass a tuple for {argument}"
-        )
+        fix = f"pass a tuple for {argument}"
+        refuse_argument(name, argument, shape, "a tuple of integers", fix, got=repr(shape))
     if min(shape, default=0) < 1 or not least <= len(shape) <= most:
         _refuse(f"{name}: {argument}={shape}", f"{least} to {most} extents of at least 1")
     return shape

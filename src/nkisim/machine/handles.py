@@ -64,20 +64,13 @@ class NkiInstruction(NKIObject):
                 None is ``runtime``.
         """
         if kind is not None and not isinstance(kind, dependency):
-            allowed, fix = (
-                (f"nisa.dependency.{kind.name}" for kind in dependency),
-                "pass one of them",
-            )
-            refuse_argument(
-                "depends_on", "kind", kind, ", ".join(allowed), fix, wanted="a nisa.dependency"
-            )
+            allowed = "nisa.dependency.runtime, nisa.dependency.schedule"
+            fix = "kind=nisa.dependency.runtime"
+            refuse_argument("depends_on", "kind", kind, allowed, fix, wanted="a nisa.dependency")
         for producer in producers:
             if not isinstance(producer, NkiInstruction):
-                fix, wanted = (
-                    "pass the result of the instruction to wait for",
-                    "handles of instructions",
-                )
                 allowed = "what a call of nki.isa returns"
+                fix, wanted = "pass the result of the instruction", "handles of instructions"
                 refuse_argument("depends_on", "producers", producer, allowed, fix, wanted=wanted)
             if kind is not dependency.schedule:
                 _add_edge(producer._handle, self._handle)

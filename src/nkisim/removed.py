@@ -224,7 +224,6 @@ def by_version(module: str, names: dict[str, Any]) -> Callable[[str], Any]:
         return {*names, *served(versions.in_force())}
 
     names["__dir__"] = there
-    names.pop("__all__", None)
 
     def get(name: str) -> Any:
         if name == "__all__":

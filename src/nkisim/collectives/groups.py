@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import operator
 from collections.abc import Callable, Sequence
 from enum import Enum
@@ -12,24 +11,10 @@ import numpy as np
 
 from nkisim.collectives import rules
 from nkisim.diagnostics import Place, Rule, flag, user_place
-from nkisim.machine import Core, Event, NkiInstruction, current_core, handle_of
+from nkisim.machine import Core, Event, current_core
 from nkisim.memory import NkiTensor
 from nkisim.objects import NKIObject
 from nkisim.spec.enums import engine as Engine
-from nkisim.versions import since
-
-
-def collective(function: Callable[..., None]) -> Callable[..., NkiInstruction | None]:
-    """Return a transfer that returns its handle, as from NKI 0.7.0 on."""
-
-    @functools.wraps(function)
-    def run(*values: Any) -> NkiInstruction | None:
-        function(*values)
-        name = function.__name__
-        core = current_core(f"nki.collectives.{name}")
-        return handle_of(core, name) if since("0.7.0") else None
-
-    return run
 
 
 class rg_partition_op(Enum):

@@ -6,6 +6,7 @@ destination.
 
 from __future__ import annotations
 
+import functools
 import os
 from collections.abc import Callable
 from typing import Any
@@ -15,7 +16,15 @@ import numpy as np
 from nkisim.collectives import rules
 from nkisim.collectives.groups import GroupRank, Table, complain, exchange
 from nkisim.diagnostics import flag
-from nkisim.machine import commit, commit_where, current_core, prepare_read, resolve_static
+from nkisim.machine import (
+    NkiInstruction,
+    commit,
+    commit_where,
+    current_core,
+    handle_of,
+    prepare_read,
+    resolve_static,
+)
 from nkisim.machine.calls.transfer import make_narrower, make_widener, overlaps
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.removed import refuse_argument
@@ -59,6 +68,22 @@ def check_options(name: str, priority: Any, label: Any) -> None:
             allowed="gen4 or newer",
             fix="leave priority out, or run on gen4",
         )
+
+
+def collective(function: Callable[..., None]) -> Callable[..., NkiInstruction | None]:
+    """Return a transfer that checks its options, the last two arguments, and returns its handle.
+
+    It returns a handle from NKI 0.7.0 on.
+    """
+
+    @functools.wraps(function)
+    def run(*values: Any) -> NkiInstruction | None:
+        name = function.__name__
+        check_options(name, *values[-2:])
+        function(*values)
+        return handle_of(current_core(name), name) if since("0.7.0") else None
+
+    return run
 
 
 def paired(

@@ -12,7 +12,6 @@ from nkisim.collectives.groups import (
     GroupRank,
     Moved,
     Table,
-    collective,
     complain,
     exchange,
     group_rank,
@@ -25,6 +24,7 @@ from nkisim.collectives.operands import (
     check_extent,
     check_options,
     check_same_shape,
+    collective,
     operator,
     paired,
     read,
@@ -49,7 +49,6 @@ def all_reduce(
     name: str | None = None,
 ) -> None:
     """Reduce the tensors of all ranks of a group; every rank gets the result."""
-    check_options("all_reduce", priority, name)
     at, pairs = group_rank("all_reduce", replica_group), paired("all_reduce", srcs, dsts)
     check_same_shape("all_reduce", pairs)
     operator("all_reduce", op)
@@ -71,7 +70,6 @@ def all_gather(
     name: str | None = None,
 ) -> None:
     """Concatenate the tensors of all ranks of a group along a dimension, on every rank."""
-    check_options("all_gather", priority, name)
     at, pairs = group_rank("all_gather", replica_group), paired("all_gather", srcs, dsts)
     check_dimension("all_gather", collective_dim, pairs, gather=True)
     for src, dst in pairs:
@@ -97,7 +95,6 @@ def reduce_scatter(
     name: str | None = None,
 ) -> None:
     """Reduce the tensors of all ranks of a group; each rank gets one slice."""
-    check_options("reduce_scatter", priority, name)
     at, pairs = group_rank("reduce_scatter", replica_group), paired("reduce_scatter", srcs, dsts)
     check_dimension("reduce_scatter", collective_dim, pairs, gather=False)
     operator("reduce_scatter", op)
@@ -127,7 +124,6 @@ def all_to_all(
     name: str | None = None,
 ) -> None:
     """Send the i-th slice of each rank's tensor to the i-th rank of the group."""
-    check_options("all_to_all", priority, name)
     at, pairs = (
         group_rank("all_to_all", replica_group),
         paired("all_to_all", srcs, dsts, only_hbm=True),
@@ -163,7 +159,6 @@ def collective_permute(
     name: str | None = None,
 ) -> None:
     """Send tensors along given pairs of ranks; other destinations are unchanged."""
-    check_options("collective_permute", priority, name)
     name = "collective_permute"
     core = current_core(f"nki.collectives.{name}")
     rank, ranks = world(core)
@@ -241,7 +236,6 @@ def collective_permute_implicit(
     name: str | None = None,
 ) -> None:
     """Send tensors to the next rank of the group's ring, and receive from the previous one."""
-    check_options("collective_permute_implicit", priority, name)
     name = "collective_permute_implicit"
     at = group_rank(name, replica_group)
     _channels(
@@ -272,7 +266,6 @@ def collective_permute_implicit_reduce(
     name: str | None = None,
 ) -> None:
     """Combine two tensors, send the result to the next rank, and receive the previous rank's."""
-    check_options("collective_permute_implicit_reduce", priority, name)
     name = "collective_permute_implicit_reduce"
     at = group_rank(name, replica_group)
     lists = [srcs0_by_channel, srcs1_by_channel, dsts_by_channel]

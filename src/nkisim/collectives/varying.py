@@ -23,13 +23,12 @@ from nkisim.collectives import rules
 from nkisim.collectives.groups import (
     GroupRank,
     Table,
-    collective,
     complain,
     exchange,
     group_rank,
     world,
 )
-from nkisim.collectives.operands import Array, check_options, paired, read, write
+from nkisim.collectives.operands import Array, check_options, collective, paired, read, write
 from nkisim.machine import Core, NkiInstruction, current_core, handle_of
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec.signatures import checked_call
@@ -166,7 +165,6 @@ def all_to_all_v(
     Row 0 of the metadata holds the number of elements for each rank, row 1 their start; rows 2 and
     3 the same for received elements. Elements that no rank sends are unchanged.
     """
-    check_options("all_to_all_v", priority, name)
     at = group_rank("all_to_all_v", replica_group)
     layout = by_version(in_force(), _FIRST, _ALL_TO_ALL)
     if has_rdispls and not layout.grouped and at.core.generation.number >= 4:
@@ -199,7 +197,6 @@ def all_gather_v(
     a slot of equal size for each rank. Row 2 gets the number of elements received from each, unless
     ``recv_counts_known``.
     """
-    check_options("all_gather_v", priority, name)
     at = group_rank("all_gather_v", replica_group)
     call = _call("all_gather_v", at, srcs, dsts, metadata_tensor, recv_counts_known, has_rdispls)
     _send(call, _GATHER, _sent_to_all)

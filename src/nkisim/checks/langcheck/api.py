@@ -62,7 +62,7 @@ def check_api(unit: Unit) -> Iterator[Found]:
     for node in unit.of(ast.Attribute, ast.Name):
         if isinstance(node.ctx, ast.Load):
             yield from _missing(unit, node, unit.meaning(node))
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         declared = _declared(meaning)
         if in_force() in declared:
             yield from _misfit(unit, call, declared[in_force()])

@@ -83,7 +83,7 @@ def check_calls(unit: Unit) -> Iterator[Found]:
     # Parts of a construct that is refused as a whole are not checked.
     refused = {part.iter for part in unit.of(ast.comprehension)}
     refused |= {item.context_expr for item in unit.of(ast.withitem)}
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         in_header = call in headers
         if call in refused:
             continue
@@ -110,7 +110,7 @@ def check_calls(unit: Unit) -> Iterator[Found]:
 
 def _old_names(unit: Unit) -> Iterator[Found]:
     """Find names of the old namespace, once per function: one import fixes them all."""
-    old = [(n, m.path) for n, m in unit.references() if m.path.partition(".")[0] == "neuronxcc"]
+    old = [(n, m.path) for n, m in unit.references if m.path.partition(".")[0] == "neuronxcc"]
     if old:
         node, path = min(old, key=lambda found: (found[0].lineno, found[0].col_offset))
         message = at(in_force(), f"{path} is an old name", _OLD).format(path=path)

@@ -44,7 +44,7 @@ _WHILE = ("0.6.0", "nl.while_loop with the body in a function")
 
 def check_deprecated(unit: Unit) -> Iterator[Found]:
     """Find deprecated names, and loops on a register."""
-    for node, meaning in unit.references():
+    for node, meaning in unit.references:
         if meaning.path in _NAMES and not meaning.assumed:
             since, instead = _NAMES[meaning.path]
             if meaning.path == _GONE and is_traced():

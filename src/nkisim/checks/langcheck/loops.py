@@ -44,7 +44,7 @@ def check_loops(unit: Unit) -> Iterator[Found]:
     loops = [loop for loop in unit.of(ast.For) if is_dynamic_loop(unit, loop)]
     if is_traced():
         loops = []  # refused as a whole
-    calls = [(call, LOOPS[m.path][0]) for call, m in unit.calls() if m.path in LOOPS]
+    calls = [(call, LOOPS[m.path][0]) for call, m in unit.calls if m.path in LOOPS]
     for call, name in calls:
         yield from _header(unit, call, call, f"nl.{name}")
     yield from _results(unit)
@@ -78,7 +78,7 @@ def _written_index(unit: Unit, kinds: Kinds) -> Iterator[Found]:
     """Find instructions that write the index of a loop, where it is a register."""
     if not at(in_force(), False, _REGISTER_INDEX):
         return
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         dst = nki_arguments(call, meaning.path).get("dst")
         if meaning.path not in _REGISTER_WRITES or dst is None:
             continue
@@ -129,7 +129,7 @@ def _index_arithmetic(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 def _counts_in_register(unit: Unit) -> bool:
     """Return whether a bound of the loop around a body is a register, so that its index is one."""
-    for call, meaning in unit.outer.calls() if unit.outer else ():
+    for call, meaning in unit.outer.calls if unit.outer else ():
         given = nki_arguments(call, meaning.path) if meaning.path in LOOPS else {}
         body = given.get("body_fun")
         if isinstance(body, ast.Name) and body.id == unit.node.name and unit.outer:
@@ -150,7 +150,7 @@ def _scalar_operators(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 def _effects(unit: Unit) -> Iterator[Found]:
     """Find Python effects in a body, which happen once and not in each iteration."""
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         name = call.func.value if isinstance(call.func, ast.Attribute) else None
         changes = isinstance(name, ast.Name) and unit.is_captured(name)
         changes = changes and unit.kinds.of(name) in ("list", "dict")

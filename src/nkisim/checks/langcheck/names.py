@@ -72,7 +72,7 @@ def check_names(unit: Unit) -> Iterator[Found]:
     for name, found in _changes(unit):
         changed.add(name)
         yield found
-    for node, meaning in unit.references():
+    for node, meaning in unit.references:
         if meaning.path in _ENVIRONMENT:
             fix = "read it on the host and pass it as an argument"
             yield Found(HOST_STATE, node, f"{unit.name} reads {meaning.path}", fix)

@@ -39,7 +39,7 @@ def check_signature(unit: Unit) -> Iterator[Found]:
 
 
 def _makes_output(unit: Unit) -> bool:
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         if meaning.path == "nki.language.ndarray":
             buffer = nki_arguments(call, meaning.path).get("buffer")
             if buffer is not None and unit.meaning(buffer).path == "nki.language.shared_hbm":
@@ -54,7 +54,7 @@ def _written_inputs(unit: Unit, parameters: list[str], returned: list[ast.expr])
     # A name that is returned may hold anything that was ever put into it.
     if kept & bound:
         kept |= names_in(*(assign.value for assign in unit.of(ast.Assign)))
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         if meaning.path.startswith("nki.isa.register_"):
             continue
         name = operand_name(nki_arguments(call, meaning.path).get("dst"))

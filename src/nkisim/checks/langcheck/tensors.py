@@ -146,7 +146,7 @@ def _tests(unit: Unit) -> Iterator[ast.expr]:
     for unary in unit.of(ast.UnaryOp):
         if isinstance(unary.op, ast.Not):
             yield unary.operand
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         if meaning.path == "bool" and call.args:
             yield call.args[0]
 
@@ -167,7 +167,7 @@ def _registers(unit: Unit, kinds: Kinds) -> Iterator[Found]:
                 message = f"`{ast.unparse(compare)}` compares {RUNTIME[kind]} {text}"
                 fix = "decide it by the bounds of the loop, or peel the first iteration"
                 yield Found(RULES["L031"], compare, message, fix, operand=text)
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         for argument in call.args if meaning.path in at(in_force(), *_NUMBERS) else ():
             kind = kinds.of(argument)
             if kind in ("register", "counter"):
@@ -178,7 +178,7 @@ def _registers(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 
 def _extents(unit: Unit, kinds: Kinds) -> Iterator[Found]:
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         if meaning.path not in _ALLOCATIONS:
             continue
         shape = nki_arguments(call, meaning.path).get("shape")
@@ -192,7 +192,7 @@ def _extents(unit: Unit, kinds: Kinds) -> Iterator[Found]:
 
 
 def _printed(unit: Unit, kinds: Kinds) -> Iterator[Found]:
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         if meaning.path != "print":
             continue
         for argument in call.args:

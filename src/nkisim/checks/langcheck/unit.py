@@ -156,20 +156,14 @@ class Unit:
     def _path(self, node: ast.AST) -> str:
         return self.meaning(node).path
 
-    def calls(self) -> Iterator[tuple[ast.Call, Meaning]]:
-        """Yield the calls, with the meaning of the called name."""
-        yield from self._calls
-
     @cached_property
-    def _calls(self) -> list[tuple[ast.Call, Meaning]]:
+    def calls(self) -> list[tuple[ast.Call, Meaning]]:
+        """The calls, with the meaning of the called name."""
         return [(call, self.meaning(call.func)) for call in self.of(ast.Call)]
 
-    def references(self) -> Iterator[tuple[ast.expr, Meaning]]:
-        """Yield the longest dotted names that begin with a global one."""
-        yield from self._references
-
     @cached_property
-    def _references(self) -> list[tuple[ast.expr, Meaning]]:
+    def references(self) -> list[tuple[ast.expr, Meaning]]:
+        """The longest dotted names that begin with a global one."""
         return [
             (node, self.meaning(node))
             for node in self.of(ast.Name, ast.Attribute)
@@ -200,7 +194,7 @@ class Unit:
     @cached_property
     def reached(self) -> list[Unit]:
         """The user's definitions that this one refers to, and the methods of a class."""
-        named = [m for _, m in self.references() if m.kind == "definition"]
+        named = [m for _, m in self.references if m.kind == "definition"]
         units = [unit_of(meaning) for meaning in named]
         if isinstance(self.node, ast.ClassDef):
             for child in self.node.body:

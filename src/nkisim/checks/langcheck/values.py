@@ -257,7 +257,7 @@ def _constants(unit: Unit) -> Iterator[Found]:
 
 def _ranks(unit: Unit) -> Iterator[Found]:
     """Find a rank where the compiler needs a constant."""
-    if not any(meaning.path == _RANK for _, meaning in unit.calls()):
+    if not any(meaning.path == _RANK for _, meaning in unit.calls):
         return
     kinds = unit.kinds
     for node, used in _premature(unit):
@@ -285,6 +285,6 @@ def _premature(unit: Unit) -> Iterator[tuple[ast.AST, str]]:
         yield from ((bound, "a slice") for bound in bounds if bound is not None)
     for index in unit.of(ast.Subscript):
         yield from ((part, "an index") for part in indices(index))
-    for call, meaning in unit.calls():
+    for call, meaning in unit.calls:
         if meaning.path.endswith("range"):
             yield from ((argument, "a range") for argument in call.args)

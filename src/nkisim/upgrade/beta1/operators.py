@@ -12,7 +12,7 @@ from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
 from nkisim.upgrade.source import NISA, NL, Source
 from nkisim.upgrade.staging import copied, hoisted, staged
-from nkisim.upgrade.tiles import buffer_of, in_psum, is_column, is_tile
+from nkisim.upgrade.tiles import buffer_of, dtype_text, in_psum, is_column, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
@@ -26,18 +26,16 @@ _BINARY = {
     ast.BitOr: "bitwise_or",
     ast.BitXor: "bitwise_xor",
 }
-_AUGMENTED = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-}
-_COMPARISONS = {
+_IN_PLACE = ("add", "subtract", "multiply", "divide")
+COMPARISONS = {
     ast.Lt: "less",
     ast.LtE: "less_equal",
     ast.Gt: "greater",
     ast.GtE: "greater_equal",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
 }
+"""The functions of nki.language for comparisons of Python."""
 _HBM = ("hbm", "shared_hbm", "private_hbm")
 
 
@@ -87,19 +85,20 @@ def _operators(source: Source) -> Iterator[Match]:
     for comparison in source.all(ast.Compare):
         target = comparison.comparators[0]
         tiles = is_tile(source, comparison.left) or is_tile(source, target)
-        name = _COMPARISONS.get(type(comparison.ops[0]))
-        if not tiles or name is None or len(comparison.ops) > 1:
+        name = COMPARISONS.get(type(comparison.ops[0]))
+        exact = isinstance(comparison.ops[0], ast.Eq | ast.NotEq)  # also a comparison of identities
+        if not tiles or name is None or exact or len(comparison.ops) > 1:
             continue
         left, right = source.code(comparison.left), source.code(target)
         edit = source.replaced(comparison, f"{NL}.{name}({left}, {right})")
         yield Match(comparison, "functions of nki.language compare tiles", (edit,))
     for statement in source.all(ast.AugAssign):
-        name = _AUGMENTED.get(type(statement.op))
+        name = _BINARY.get(type(statement.op))
         call = statement.value
         product = isinstance(call, ast.Call) and (source.name(call.func) or "").endswith("matmul")
         if not is_tile(source, statement.target) or product:
             continue
-        if name is None or _aliased(source, statement.target):
+        if name not in _IN_PLACE or _aliased(source, statement.target):
             yield Match(statement, "tiles have no operators: write into the tile with dst=")
             continue
         dst, value = source.code(statement.target), source.code(call)
@@ -155,7 +154,8 @@ def _written(source: Source, target: ast.Subscript, value: ast.expr) -> str | No
     if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.load":
         found = source.arguments(value, ("src",))
         converted = found.pop("dtype", None)
-        same = converted is None or _dtype_of(source, target.value) == _last(source, converted)
+        own = (dtype_text(source, target.value) or "").rpartition(".")[2]
+        same = converted is None or own == source.code(converted).rpartition(".")[2]
         if set(found) == {"src"} and memory == "sbuf" and same:
             return f"{NISA}.dma_copy(dst={dst}, src={source.code(found['src'])})"
     if isinstance(value, ast.Call) and source.name(value.func) == "nki.language.matmul":
@@ -172,20 +172,6 @@ def _written(source: Source, target: ast.Subscript, value: ast.expr) -> str | No
     if is_tile(source, value):
         return f"{NISA}.tensor_copy(dst={dst}, src={code})"
     return None
-
-
-def _dtype_of(source: Source, tile: ast.expr) -> str:
-    """Return the last part of the dtype that all allocations of a tile name; empty if unknown."""
-    made = [
-        source.keyword(v, "dtype") for v in source.values(tile) or () if isinstance(v, ast.Call)
-    ]
-    names = {"" if dtype is None else _last(source, dtype.value) for dtype in made}
-    return names.pop() if len(names) == 1 else ""
-
-
-def _last(source: Source, dtype: ast.expr) -> str:
-    """Return the name of a dtype without its module."""
-    return source.code(dtype).rpartition(".")[2]
 
 
 def _element(source: Source, target: ast.Subscript) -> str:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.upgrade.beta1.affine import Axis, Index, affine, difference
+from nkisim.upgrade.beta1.operators import COMPARISONS
 from nkisim.upgrade.beta1.results import allocated, old_calls, replaced_by, statement_of, target_of
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NL, Source
@@ -60,14 +61,6 @@ def _iota(source: Source) -> Iterator[Match]:
         yield allocated(source, call, (shape, kind, "sbuf"), edits, message)
 
 
-_COMPARISONS = {
-    ast.Lt: "less",
-    ast.LtE: "less_equal",
-    ast.Gt: "greater",
-    ast.GtE: "greater_equal",
-    ast.Eq: "equal",
-    ast.NotEq: "not_equal",
-}
 _SELECT = "write the predicate as pattern, channel_multiplier and offset, compared with zero"
 
 
@@ -114,7 +107,7 @@ def _difference(source: Source, pred: ast.expr) -> tuple[Index, str] | None:
     if not isinstance(pred, ast.Compare) or len(pred.ops) != 1:
         return None
     left, right = affine(source, pred.left), affine(source, pred.comparators[0])
-    name = _COMPARISONS.get(type(pred.ops[0]))
+    name = COMPARISONS.get(type(pred.ops[0]))
     if left is None or right is None or name is None:
         return None
     value = difference(left, right)

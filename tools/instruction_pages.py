@@ -87,7 +87,7 @@ def instruction_page(instruction: Instruction, dtypes: accepted_dtypes.Accepted)
         for name, o in instruction.operands.items()
         if o.buffer_rule is not None
     ]
-    removed = [(f"`{k}=`", linked([r]), fix) for k, (r, fix) in instruction.removed.items()]
+    removed = [(f"`{k}=`", linked([r]), fix) for k, (r, fix, _) in instruction.removed.items()]
     return join(
         [
             f"# {instruction.name}",
@@ -171,7 +171,7 @@ def rules_of(instruction: Instruction) -> set[Rule]:
     """Return the rules that an instruction's own declaration names, in any version."""
     named = {rule for constraint, _ in constraints(instruction) for rule in constraint.rules}
     named |= {o.buffer_rule for o in instruction.operands.values() if o.buffer_rule is not None}
-    return named | {rule for rule, _ in instruction.removed.values()}
+    return named | {gone.rule for gone in instruction.removed.values()}
 
 
 def example(name: str) -> list[str]:

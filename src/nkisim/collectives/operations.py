@@ -35,7 +35,7 @@ from nkisim.collectives.operands import (
 from nkisim.isa import VirtualRegister
 from nkisim.machine import current_core
 from nkisim.memory import is_hbm
-from nkisim.spec.signatures import checked_call
+from nkisim.spec.signatures import Removal, checked_call
 
 
 @checked_call("all_reduce")
@@ -292,7 +292,7 @@ def collective_permute_implicit_reduce(
 @checked_call(
     "collective_permute_implicit_current_processing_rank_id",
     {
-        "num_channels": (
+        "num_channels": Removal(
             rules.REMOVED_CHANNELS,
             "drop it, and pass channel_ids=[...] to collective_permute_implicit",
         )

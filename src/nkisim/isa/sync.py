@@ -15,6 +15,7 @@ from nkisim.spec.constraints import same_dtype, same_free_size, same_partitions
 from nkisim.spec.cost import fixed, transfer
 from nkisim.spec.enums import dma_engine as DmaEngine
 from nkisim.spec.enums import engine as Engine
+from nkisim.spec.signatures import Removal
 from nkisim.versions import since
 
 BARRIER = declare(
@@ -180,7 +181,7 @@ _SENDRECV_REQUIRES = (
     synchronises=True,
     cost=transfer(over="src"),
     removed={
-        "use_gpsimd_dma": (
+        "use_gpsimd_dma": Removal(
             rules.REMOVED_GPSIMD_DMA,
             "dma_engine=nisa.dma_engine.gpsimd_dma, or nisa.dma_engine.dma",
         )

@@ -12,7 +12,7 @@ from nkisim.diagnostics import declare, flag
 from nkisim.machine import CORE, LoopKind, current_core
 from nkisim.memory import DynSlice
 from nkisim.memory.rules import FRACTIONAL_EXTENT
-from nkisim.spec.signatures import checked_call
+from nkisim.spec.signatures import Removal, checked_call
 
 RETIRED_RANGE_KEYWORD = declare(
     "A038",
@@ -31,7 +31,7 @@ GRID_AXIS = declare(
 )
 
 RETIRED = {
-    keyword: (RETIRED_RANGE_KEYWORD, f"drop {keyword}=")
+    keyword: Removal(RETIRED_RANGE_KEYWORD, f"drop {keyword}=")
     for keyword in ("precise_schedule", "multi_buffer", "reload_scope")
 }
 

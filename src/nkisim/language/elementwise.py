@@ -82,6 +82,7 @@ def _broadcast(op: Op, a: NkiTensor, b: NkiTensor) -> tuple[NkiTensor, NkiTensor
         seen=f"{a.shape} and {b.shape}",
         allowed="equal shapes",
         fix="nisa.tensor_scalar with a (P, 1) operand, nl.broadcast_to, or a stride-0 .ap",
+        data={"shapes": [a.shape, b.shape]},
     )
     return expand_tile(a, tuple(common)), expand_tile(b, tuple(common))
 

@@ -10,7 +10,7 @@ from nkisim.language.tiles import converted, fresh
 from nkisim.machine import current_core
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, require_dtype
 from nkisim.removed import refuse_argument
-from nkisim.spec.signatures import checked_call
+from nkisim.spec.signatures import Removal, checked_call
 
 STORE_FROM_PSUM = declare(
     "M025",
@@ -110,7 +110,10 @@ def load_transpose2d(src: Any, dtype: Any = None) -> NkiTensor:
 
 @checked_call(
     "nl.device_print",
-    {"prefix": (PRINT_ARGUMENTS, "print_prefix="), "x": (PRINT_ARGUMENTS, "tensor=")},
+    {
+        old: Removal(PRINT_ARGUMENTS, f"{new}=", new)
+        for old, new in (("prefix", "print_prefix"), ("x", "tensor"))
+    },
 )
 def device_print(print_prefix: str, tensor: Any) -> None:
     """Print a prefix and the values of a tensor to standard output, immediately."""

@@ -238,6 +238,7 @@ def dtype_in(name: str, allowed: Collection[DType], rule: Rule = rules.OPERAND_D
                 operand=name,
                 seen=tensor.dtype,
                 allowed=", ".join(map(str, allowed)),
+                data={"dtypes": [*map(str, allowed)]},
                 fix="convert with nisa.tensor_copy into a tile of such a type",
             )
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from nkisim import versions
 from nkisim.diagnostics import NkiCallError, NkiValidationError, Rule, flag, hide_own_frames
@@ -81,8 +81,22 @@ def _value(default: ast.expr, declared: Any) -> Any:
     return declared if type(declared) is type(value) and declared == value else value
 
 
-Removed = Mapping[str, tuple[Rule, str]]
-"""Keywords of earlier releases: the violated rule and the fix."""
+class Removal(NamedTuple):
+    """A keyword that a function does not have any more.
+
+    Attributes:
+        rule: The violated rule.
+        fix: Fix, in words.
+        renamed: The parameter that has its meaning now, where there is one.
+    """
+
+    rule: Rule
+    fix: str
+    renamed: str = ""
+
+
+Removed = Mapping[str, Removal]
+"""Keywords of earlier releases."""
 
 Refuse = Callable[[Mapping[str, Any], tuple[Any, ...], Mapping[str, Any]], NoReturn]
 """Callback that reports a call that does not match; same arguments as ``CheckedCall.reject``."""
@@ -92,7 +106,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 _RETURNED = ("nothing", {"0.6.0": "no tensor"})
 """What instructions return, by version."""
 
-_MASK: Removed = {"mask": (rules.REMOVED_MASK, "slice every operand to the valid extent")}
+MASK = Removal(rules.REMOVED_MASK, "slice every operand to the valid extent")
+"""The keyword ``mask`` of every function."""
 
 
 def call_text(name: str, signature: inspect.Signature) -> str:
@@ -286,8 +301,10 @@ class CheckedCall:
     def _unknown(self, keyword: str, free: list[str], written: str) -> CallFault:
         """Return the fault of a keyword that is no parameter."""
         accepted = list(self.signature.parameters)
+        data = {"keyword": keyword}
         if keyword in self.removed:
-            rule, remedy = self.removed[keyword]
+            rule, remedy, renamed = self.removed[keyword]
+            data |= {"renamed": renamed} if renamed else {}
             message = f"{self.name} has no argument {keyword}= in NKI {versions.in_force()}"
         else:
             rule, message = rules.BAD_CALL, f"{self.name} has no argument {keyword}="
@@ -300,7 +317,6 @@ class CheckedCall:
             if keyword.startswith("transpose") and self.name == "nc_matmul":
                 remedy = "transpose the operand first, with nisa.nc_transpose. "
             remedy += f"The signature is {written}"
-        data = {"keyword": keyword}
         return CallFault(rule, message, keyword, keyword, ", ".join(accepted), remedy, data)
 
     def reject(
@@ -395,7 +411,7 @@ def checked_call(
         changes: By NKI version, the function that replaces this one from that version on; it has
             the same parameters.
     """
-    known = dict(_MASK) | dict(removed or {})
+    known = {"mask": MASK, **(removed or {})}
 
     def decorate(function: F) -> F:
         def changed(*values: Any) -> Any:

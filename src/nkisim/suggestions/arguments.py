@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from nkisim.diagnostics import Rewrite
 from nkisim.source import base_name, expression, indices, names_in, nki_arguments, number, string
@@ -73,10 +72,9 @@ def _of_language(case: Case) -> Rewrite | None:
 
 @fixes("A032", "A044")
 def _renamed(case: Case) -> Rewrite | None:
-    """An argument has the name that the rule's text gives."""
-    found = re.search(r"(\w+)=", case.finding.fix)
-    name = case.finding.operand
-    return with_keyword(case, name, case.text(name), called=found[1]) if found else None
+    """An argument has the name of the parameter that replaced it."""
+    name, new = case.finding.operand, case.finding.data.get("renamed")
+    return with_keyword(case, name, case.text(name), called=new) if new else None
 
 
 @fixes("A040")

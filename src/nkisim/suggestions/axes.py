@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 
 from nkisim.diagnostics import Rewrite
 from nkisim.source import base_name, expression, literal_integer
@@ -38,15 +37,15 @@ _OPERATORS = {"sum": "add", "max": "maximum"}
 @fixes("S039", "S046", "S054")
 def _allocated(case: Case) -> Rewrite | None:
     """A tile is made with the shape that the instruction writes."""
-    name, wanted = case.name(case.finding.operand), case.finding.allowed
+    name, wanted = case.name(case.finding.operand), case.finding.data.get("shape")
     made = [s for s in case.all(ast.Assign) if ast.unparse(s.targets[0]) == name]
     fact = case.variable(name)
-    if len(made) != 1 or fact is None or not re.fullmatch(r"\([\d, ]+\)", wanted):
+    if len(made) != 1 or fact is None or wanted is None:
         return None
     maker = case.at(made[0])
     if maker.function != "ndarray" or "shape" not in maker.arguments:
         return None
-    return maker.rewrite(maker.with_expression(maker.arguments["shape"], wanted))
+    return maker.rewrite(maker.with_expression(maker.arguments["shape"], str(wanted)))
 
 
 @fixes("S062")
@@ -70,8 +69,8 @@ def _broadcast(case: Case) -> Rewrite | None:
     path = f"nki.language.{case.function}"
     calls = [n for n in ast.walk(case.statement) if isinstance(n, ast.Call)]
     called = [call for call in calls if case.path(call.func) == path and len(call.args) == 2]
-    shapes = [ast.literal_eval(s) for s in re.findall(r"\([\d, ]+\)", case.finding.seen)]
-    if len(called) != 1 or len(shapes) != 2:
+    shapes = case.finding.data.get("shapes")
+    if len(called) != 1 or shapes is None:
         return None
     for wide, narrow in ((0, 1), (1, 0)):
         pairs = zip(shapes[narrow], shapes[wide], strict=False)  # S064 has other ranks

@@ -33,7 +33,7 @@ def _bad_call(case: Case) -> Rewrite | None:
     data = case.finding.data
     if data.get("module") in ("nki.isa", "nki.language"):
         return invented(case, case.finding.operand)
-    if case.finding.seen.startswith("NkiTensor."):
+    if data.get("module") == "NkiTensor":
         return method(case, case.finding.operand)
     if data.get("is_none"):
         return _nothing_returned(case)

@@ -65,11 +65,10 @@ def _float32(case: Case) -> Rewrite | None:
 @fixes("D004", "D007", "D032")
 def _accepted(case: Case) -> Rewrite | None:
     """An operand is converted to, or its result from, the first dtype that is accepted."""
-    dtype = case.finding.allowed.partition(",")[0]
-    fact = case.fact(case.finding.operand)
-    if fact is None or not re.fullmatch(r"(float|bfloat|int|uint)\d+", dtype):
+    accepted, fact = case.finding.data.get("dtypes"), case.fact(case.finding.operand)
+    if fact is None or not accepted or not re.fullmatch(r"(float|bfloat|int|uint)\d+", accepted[0]):
         return None
-    return _staged(case, case.finding.operand, "converted", "tensor_copy", dtype=dtype)
+    return _staged(case, case.finding.operand, "converted", "tensor_copy", dtype=accepted[0])
 
 
 @fixes("M030")

@@ -50,7 +50,7 @@ POSITIONAL = declare(
 
 API_RULES = sorted(
     {rule.id for names in removed_names().values() for rule, _ in names.values()}
-    | {rule.id for call in _CHECKED for rule, _ in call.removed.values()}
+    | {gone.rule.id for call in _CHECKED for gone in call.removed.values()}
     | {call.misfit.id for call in _CHECKED if call.misfit is not None}
     | {"A019", "A020", "A025", "A026"}
 )
@@ -149,7 +149,8 @@ def _attributes(unit: Unit) -> Iterator[Found]:
         if kinds.of(node.value) == "tensor" and not is_guarded(unit, node, name):
             message = f"NkiTensor.{name} does not exist in NKI {in_force()}"
             fix = method_remedy(name)
-            yield Found(BAD_CALL, node, message, fix, seen=f"NkiTensor.{name}", operand=name)
+            seen, data = f"NkiTensor.{name}", {"module": "NkiTensor"}
+            yield Found(BAD_CALL, node, message, fix, seen=seen, operand=name, data=data)
 
 
 def _jit_arguments(unit: Unit) -> Iterator[Found]:

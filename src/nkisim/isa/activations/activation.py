@@ -59,12 +59,14 @@ def reduce_res_fits(name: str, data: str) -> Constraint:
         if result is None:
             return
         if result.free_size != 1 or result.shape[0] != reference.shape[0]:
+            shape = (reference.shape[0], 1)
             call.fail(
                 REDUCTION_SHAPE,
-                f"{name} must have shape ({reference.shape[0]}, 1), got {result.shape}",
+                f"{name} must have shape {shape}, got {result.shape}",
                 operand=name,
                 seen=result.shape,
-                allowed=f"({reference.shape[0]}, 1)",
+                allowed=shape,
+                data={"shape": shape},
                 fix=f"allocate {name} with one element per partition of {data}",
             )
 

@@ -14,7 +14,7 @@ from nkisim.memory import NkiTensor, is_hbm
 from nkisim.removed import flag_dynamic_copy
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
-from nkisim.spec.signatures import checked_call
+from nkisim.spec.signatures import Removal, checked_call
 
 
 def assign(target: NkiTensor, value: Any) -> None:
@@ -30,7 +30,7 @@ def assign(target: NkiTensor, value: Any) -> None:
 NkiTensor.assign = staticmethod(assign)
 
 
-_DTYPE = {"dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype")}
+_DTYPE = {"dtype": Removal(rules.REMOVED_DTYPE, "allocate dst with the wanted dtype")}
 
 
 @checked_call("tensor_copy_dynamic_dst", _DTYPE, tiles=("dst", "src"))

@@ -23,6 +23,7 @@ from nkisim.spec.cost import transfer
 from nkisim.spec.enums import dge_mode as DgeMode
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import oob_mode as OobMode
+from nkisim.spec.signatures import Removal
 
 Array = np.ndarray
 
@@ -72,11 +73,13 @@ _PRIORITY = broken.priority(needs_descriptors=False)
     spread="elements",
     cost=transfer(over="src"),
     removed={
-        "dst_rmw_op": (
+        "dst_rmw_op": Removal(
             rules.REMOVED_RMW,
             "use nisa.dma_compute(dst, [src, dst], reduce_op=nl.add)",
         ),
-        "unique_indices": (rules.REMOVED_RMW, "use nisa.dma_compute(..., unique_indices=True)"),
+        "unique_indices": Removal(
+            rules.REMOVED_RMW, "use nisa.dma_compute(..., unique_indices=True)"
+        ),
     },
     source="nki.isa.dma_copy, 0.3.0",
     changes={

@@ -27,20 +27,21 @@ from nkisim.spec import PSUM, SBUF, Call, In, Sum, rules
 from nkisim.spec.cost import matmul
 from nkisim.spec.enums import engine as Engine
 from nkisim.spec.enums import matmul_perf_mode as PerfMode
+from nkisim.spec.signatures import Removal
 
 Array = np.ndarray
 
 _F32 = np.dtype(np.float32)
 
 _REMOVED = {
-    keyword: (rules.RENAMED_MATMUL_KEYWORD, f"write {new}")
-    for keyword, new in {
-        "is_moving_zero": "is_moving_onezero=",
-        "is_stationary_zero": "is_stationary_onezero=",
-        "psumAccumulateFlag": "accumulate=",
-        "psum_accumulate_flag": "accumulate=",
-        "performance_mode": "perf_mode=nisa.matmul_perf_mode.double_row",
-    }.items()
+    keyword: Removal(rules.RENAMED_MATMUL_KEYWORD, f"write {new}={value}", new)
+    for keyword, new, value in (
+        ("is_moving_zero", "is_moving_onezero", ""),
+        ("is_stationary_zero", "is_stationary_onezero", ""),
+        ("psumAccumulateFlag", "accumulate", ""),
+        ("psum_accumulate_flag", "accumulate", ""),
+        ("performance_mode", "perf_mode", "nisa.matmul_perf_mode.double_row"),
+    )
 }
 
 

@@ -413,6 +413,7 @@ def _dtypes(call: Call, ocp: bool) -> None:
             operand="dst",
             seen=dst.dtype,
             allowed=", ".join(allowed),
+            data={"dtypes": [*allowed]},
             fix="use a float32 PSUM tile and convert while copying it to SBUF",
         )
 

@@ -112,6 +112,7 @@ def _check_sizes(call: Call, engine: Engine) -> None:
             operand="dst",
             seen=dst.shape,
             allowed=(data.free_size, data.shape[0]),
+            data={"shape": (data.free_size, data.shape[0])},
             fix="allocate dst transposed; for a permutation of three dimensions use one call per "
             "slice or dma_transpose",
         )

@@ -40,6 +40,7 @@ def transpose_dtype(call: Call, name: str, engine: Engine) -> None:
         operand="dst",
         seen=dst.dtype,
         allowed=allowed,
+        data={"dtypes": [str(data.dtype)]} if rule is TRANSPOSE_DTYPE else None,
         fix=f"{fix}; a bfloat16 PSUM tile is legal here",
     )
 

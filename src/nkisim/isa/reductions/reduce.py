@@ -264,7 +264,8 @@ def _one_row(call: Call) -> None:
             f"dst must have shape (1, {data.free_size}), got {dst.shape}",
             operand="dst",
             seen=dst.shape,
-            allowed=f"(1, {data.free_size})",
+            allowed=(1, data.free_size),
+            data={"shape": (1, data.free_size)},
             fix="allocate dst with one partition",
         )
 

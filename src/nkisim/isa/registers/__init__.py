@@ -22,7 +22,7 @@ from nkisim.machine import (
 from nkisim.memory import MemoryRegion, NkiTensor
 from nkisim.removed import refuse_argument
 from nkisim.spec import rules
-from nkisim.spec.signatures import checked_call
+from nkisim.spec.signatures import Removal, checked_call
 from nkisim.versions import FRONTEND_VARIABLE, is_traced, since
 from nkisim.versions.rules import held
 
@@ -137,7 +137,9 @@ def register_alloc(x: Any = None) -> VirtualRegister:
     return made
 
 
-@checked_call("register_move", {"imm": (rules.REMOVED_IMM, "src=nisa.register_alloc(value)")})
+@checked_call(
+    "register_move", {"imm": Removal(rules.REMOVED_IMM, "src=nisa.register_alloc(value)")}
+)
 def register_move(dst: Any, src: Any) -> NkiInstruction | None:
     """Write an integer, or the value of another register, to ``dst``.
 

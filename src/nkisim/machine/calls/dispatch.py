@@ -21,7 +21,7 @@ from nkisim.spec.call import Call, arguments_read
 from nkisim.spec.constants import check_constant
 from nkisim.spec.instruction import INSTRUCTIONS, Instruction
 from nkisim.spec.ops import Op
-from nkisim.spec.signatures import CALLS, CheckedCall, Removed, publish
+from nkisim.spec.signatures import CALLS, MASK, CheckedCall, Removal, Removed, publish
 from nkisim.versions import found_in
 
 _BY_VALUE = frozenset(
@@ -30,8 +30,8 @@ _BY_VALUE = frozenset(
 """Types whose values are used as keys unchanged."""
 
 _EVERYWHERE: Removed = {
-    "mask": (rules.REMOVED_MASK, "slice every operand to the valid extent"),
-    "dtype": (rules.REMOVED_DTYPE, "allocate dst with the wanted dtype"),
+    "mask": MASK,
+    "dtype": Removal(rules.REMOVED_DTYPE, "allocate dst with the wanted dtype"),
 }
 
 

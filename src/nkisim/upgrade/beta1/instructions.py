@@ -5,16 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import cache
 
+from nkisim import versions
 from nkisim.rewriting import Edit
 from nkisim.source import literal_integer, writes_tile
 from nkisim.upgrade.beta1.results import DST, allocated, old_calls, statement_of, target_of
 from nkisim.upgrade.beta2.arguments import named
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.shapes import tile_dtype
-from nkisim.upgrade.signatures import binds
 from nkisim.upgrade.source import NISA, NL, Source
-from nkisim.upgrade.tiles import buffer_of, in_psum
+from nkisim.upgrade.tiles import buffer_of, in_psum, tile_dtype
 
 _ISA = "nki.isa"
 
@@ -112,9 +112,30 @@ def _results(source: Source) -> Iterator[Match]:
         if not writes_tile(name) or name in _OTHERS:
             continue
         # A call that has dst by position returns the instruction in 0.6.0.
-        certain = False if binds(name, call) else None
+        certain = False if _binds(name, call) else None
         for match in _result(source, call, name):
             yield replace(match, certain=certain)
+
+
+@cache
+def _signatures(name: str) -> tuple[ast.arguments, ...]:
+    texts = (versions.parameters(v, "nki.isa", name) for v in versions.VERSIONS)
+    functions = (ast.parse(f"lambda {text}: 0", mode="eval").body for text in texts if text)
+    return tuple(f.args for f in functions if isinstance(f, ast.Lambda))
+
+
+def _binds(name: str, call: ast.Call) -> bool:
+    """Return whether a call has all arguments that a function requires in one of the versions.
+
+    It is then a call with ``dst``. In 0.6.0 its result is the instruction.
+    """
+    keywords = {keyword.arg for keyword in call.keywords}
+    for signature in _signatures(name):
+        required = signature.args[: len(signature.args) - len(signature.defaults)]
+        missing = {p.arg for p in required[len(call.args) :]}
+        if missing <= keywords and not keywords & {"dtype", "mask"}:
+            return True
+    return False
 
 
 def _result(source: Source, call: ast.Call, name: str) -> Iterator[Match]:

@@ -9,10 +9,18 @@ from nkisim.rewriting import Edit
 from nkisim.source import base_name, number
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.shapes import broadcast, is_number, tile_shape
 from nkisim.upgrade.source import NISA, NL, Source
 from nkisim.upgrade.staging import copied, hoisted, staged
-from nkisim.upgrade.tiles import buffer_of, dtype_text, in_psum, is_column, is_tile
+from nkisim.upgrade.tiles import (
+    broadcast,
+    buffer_of,
+    dtype_text,
+    in_psum,
+    is_column,
+    is_number,
+    is_tile,
+    tile_shape,
+)
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
@@ -86,7 +94,7 @@ def _operators(source: Source) -> Iterator[Match]:
         target = comparison.comparators[0]
         tiles = is_tile(source, comparison.left) or is_tile(source, target)
         name = COMPARISONS.get(type(comparison.ops[0]))
-        exact = isinstance(comparison.ops[0], ast.Eq | ast.NotEq)  # also a comparison of identities
+        exact = isinstance(comparison.ops[0], ast.Eq | ast.NotEq)  # may compare other things
         if not tiles or name is None or exact or len(comparison.ops) > 1:
             continue
         left, right = source.code(comparison.left), source.code(target)

@@ -10,8 +10,8 @@ from nkisim.upgrade.later.loops import conditional, counted
 from nkisim.upgrade.later.nki06 import ranges
 from nkisim.upgrade.later.positions import keywords
 from nkisim.upgrade.rules import Match, rule
-from nkisim.upgrade.shapes import is_number
 from nkisim.upgrade.source import NISA, Source
+from nkisim.upgrade.tiles import is_number
 from nkisim.versions import FRONTEND_VARIABLE
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"

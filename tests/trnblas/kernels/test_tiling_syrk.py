@@ -87,7 +87,13 @@ def chosen(size, depth, *rest):
     cuts = [cut for cut in cuts if cut.fits]
     limit = 1.1 * min(cut.time_ns for cut in cuts)
     near = [cut for cut in cuts if cut.time_ns <= limit]
-    return min(near, key=lambda cut: (cut.hbm_bytes, cut.time_ns, cut.sbuf_bytes))
+    return min(near, key=lambda c: (c.hbm_bytes, c.time_ns, -overlap(c.blocks), c.sbuf_bytes))
+
+
+def overlap(blocks):
+    """Tiles of a block: at most 2 rows of them, one if they are deep, and 4 columns."""
+    columns = min(4, blocks.column_tiles)
+    return columns if blocks.depth_tiles > 16 else columns * min(2, blocks.row_tiles)
 
 
 @examples(80)

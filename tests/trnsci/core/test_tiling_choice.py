@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import replace
 
 import pytest
@@ -131,7 +132,10 @@ def cuts(p):
 
 
 def grouped(p):
-    """The cut with as many whole matrices in a transfer as 8 KiB per partition hold, if any."""
+    """The cut with whole matrices in a transfer, if 8 KiB per partition hold one.
+
+    Groups are even, of at most 1.5 times the root of the batch.
+    """
     m, n, k = p.rows, p.columns, p.depth
     tiles = [[m, n], [k, m], [k, n]]  # rows on partitions, and columns
     tiles += [[m, k]] if p.a_layout != "rows" else []
@@ -140,6 +144,8 @@ def grouped(p):
     matrices = min(p.batch, 8192 // largest)
     if p.batch == 1 or p.shared or n == 1 or matrices == 0:
         return None
+    groups = -(-p.batch // min(matrices, round(1.5 * math.sqrt(p.batch))))
+    matrices = -(-p.batch // groups)
     columns, depth = len(column_tiles_of(n)), len(tiles_of(k))
     stage, group = stage_tiles(depth, SIZE[p.dtype]), part(columns, p.group_limit)
     return price(p, Blocks(len(tiles_of(m)), columns, depth, "b", group, stage, matrices), 2)
@@ -153,7 +159,14 @@ def chosen(p):
     fitting = [cut for cut in cuts(p) if cut.fits]
     limit = 1.1 * min(cut.time_ns for cut in fitting)
     near = [cut for cut in fitting if cut.time_ns <= limit]
-    return min(near, key=lambda cut: (cut.hbm_bytes, cut.time_ns, cut.sbuf_bytes))
+    return min(near, key=lambda c: (c.hbm_bytes, c.time_ns, -overlap(c), c.sbuf_bytes))
+
+
+def overlap(cut):
+    """Tiles of a block: at most 2 rows of them, one if they are deep, and 4 columns."""
+    blocks = cut.blocks
+    columns = min(4, blocks.column_tiles)
+    return columns if blocks.depth_tiles > 16 else columns * min(2, blocks.row_tiles)
 
 
 EXTENTS = (1, 100, 128, 129, 700, 1500, 4096, 10_000)
@@ -210,6 +223,10 @@ def test_time_comes_before_bytes_beyond_a_tenth():
     assert best([far, fast]) == fast
     assert best([other(105.0, 50), fast]) == fast  # the faster of equal bytes
     assert best([other(100.0, 50, 1001), fast]) == fast  # and the smaller of equal time
+    wide = replace(other(100.0, 50, 2000), blocks=cut.blocks._replace(row_tiles=2))
+    assert best([wide, fast]) == wide  # more tiles in a block, of equal time
+    wider = replace(wide, blocks=cut.blocks._replace(row_tiles=3), sbuf_bytes=3000)
+    assert best([wider, wide]) == wide  # up to two
     assert best([fast, other(1.0, 1, 10**6)]) == fast  # what does not fit is none
     assert best([other(100.0, 50), other(110.0, 40)]).hbm_bytes == 40
 

@@ -13,9 +13,14 @@ in float32 and blocks of both operands are streamed:
     ceil(N / BN) M K + ceil(M / BM) K N + M N
 
 *Whole matrices.* Of a batch of matrices of at most 8 KiB per partition, a transfer moves several.
+The first and the last group of a batch overlap with no products, so a group has at most 1.5 times
+the root of the batch.
 
 Of the tilings within a tenth of the shortest predicted time, the one with the least traffic is
 chosen. All tilings need the same products, so operands that fit are not loaded twice to save time.
+Of equal ones, the one with more tiles in a block is chosen, up to limits: the Tensor engine waits
+for the first transposed tile of each block. ``tools/tune_suite.py`` compares the choice with the
+fastest tilings.
 """
 
 from __future__ import annotations
@@ -162,7 +167,13 @@ def best(candidates: Iterable[Tiling]) -> Tiling:
     fitting = [tiling for tiling in candidates if tiling.fits]
     limit = _ABOUT * min(tiling.time_ns for tiling in fitting)
     near = [tiling for tiling in fitting if tiling.time_ns <= limit]
-    return min(near, key=lambda tiling: (tiling.hbm_bytes, tiling.time_ns, tiling.sbuf_bytes))
+    return min(near, key=lambda t: (t.hbm_bytes, t.time_ns, -_overlap(t.blocks), t.sbuf_bytes))
+
+
+def _overlap(blocks: Blocks) -> int:
+    """Return the tiles of a block that are counted between tilings of equal cost."""
+    rows = 2 if blocks.depth_tiles <= 16 else 1
+    return min(blocks.row_tiles, rows) * min(blocks.column_tiles, 4)
 
 
 def _cuts(problem: Problem) -> Iterator[tuple[Blocks, int]]:
@@ -213,6 +224,8 @@ def _in_groups(problem: Problem) -> Tiling | None:
     matrices = min(problem.batch, _GROUP_BYTES // (problem.itemsize * max(_held(problem))))
     if matrices == 0:
         return None
+    groups = -(-problem.batch // min(matrices, round(1.5 * problem.batch**0.5)))
+    matrices = -(-problem.batch // groups)
     rows, columns = row_tiles(problem.rows), column_tiles(problem.columns)
     blocks = _blocks(problem, rows, columns, row_tiles(problem.depth), "b")
     return price(problem, blocks._replace(matrices=matrices), 2)

@@ -35,14 +35,14 @@ class Step(NamedTuple):
     """Transforms along one dimension of a tile.
 
     Attributes:
-        count: Extent of the other dimension.
+        extent: Extent of the other dimension.
         group: Its entries in a group.
         source: Access pattern of a group of the operand, whose points are the depth of a product.
         source_step: Elements from one entry to the next in the operand.
         places: Access pattern of a group of the result, whose entries are neighbours.
     """
 
-    count: int
+    extent: int
     group: int
     source: list[list[int]]
     source_step: int
@@ -53,6 +53,7 @@ def transform_many_rows(
     parts: list[Tile], out: list[Tile], constants: Tile, g: StackedGeometry
 ) -> None:
     """Transform all rows, 128 at a time."""
+    assert g.many is not None
     n, a, b = g.length, g.many.a, g.many.b
     columns, bins = g.many.columns, g.many.bins
     # The dimensions of a row are (part, j1, j2), then (k1, part, j2), then (part, k2, k1).
@@ -76,6 +77,7 @@ def transform_many_rows(
 
 def load_matrices(constants: Tile, g: StackedGeometry) -> list[Tile]:
     """Return the matrix of the first step, and those of the groups of the second."""
+    assert g.many is not None
     at, many, tables = offsets(g), g.many, []
     matrices = (
         (at.columns, 2 * many.a * many.columns, 1),
@@ -91,12 +93,12 @@ def load_matrices(constants: Tile, g: StackedGeometry) -> list[Tile]:
 
 def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> None:
     """Multiply each group of a tile by its matrix, or by the only one."""
-    whole = step.count // step.group
+    whole = step.extent // step.group
     runs = []
     for i in range(0, whole, _TOGETHER):
         runs.append((i, i * step.group, min(_TOGETHER, whole - i)))
-    if whole * step.group < step.count:  # some entries again, so that the last group is full
-        runs.append((whole, step.count - step.group, 1))
+    if whole * step.group < step.extent:  # some entries again, so that the last group is full
+        runs.append((whole, step.extent - step.group, 1))
     rows, size, depth = data.shape[0], 2 * data.shape[2], matrices.shape[0]
     vector, scalar = nisa.engine.vector, nisa.engine.scalar
     for i in range(len(runs)):

@@ -154,7 +154,7 @@ def stacked_constants(g: StackedGeometry, inverse: bool, scale: float) -> Table:
 def _many_rows(g: RowsGeometry, inverse: bool, scale: float) -> list[_Wide]:
     """Return the matrices of many rows at once."""
     a, b = g.a, g.b
-    first = [np.kron(part, np.eye(g.columns)) for part in dft_matrix(a, inverse)]
+    columns = np.eye(g.columns)
     # roots[j2, k2, k1] is the root of j2 (k1 + a k2); the last group has bins of the one before.
     whole = [part.reshape(b, b, a) for part in dft_matrix(a * b, inverse, rows=b)]
     starts = [min(i * g.bins, a - g.bins) for i in range(g.groups[1])]
@@ -164,7 +164,8 @@ def _many_rows(g: RowsGeometry, inverse: bool, scale: float) -> list[_Wide]:
         for i in range(g.bins):
             blocks[:, i, :, :, i] = [scale * part[:, :, start + i] for part in whole]
         matrices.append(_real_form(*blocks.reshape(2, depth, depth)))
-    return [_real_form(*first), np.stack(matrices, 1)]
+    real, imaginary = (np.kron(part, columns).astype(np.float64) for part in dft_matrix(a, inverse))
+    return [_real_form(real, imaginary), np.stack(matrices, 1)]
 
 
 def _both(factor: int, inverse: bool, scale: float) -> _Wide:

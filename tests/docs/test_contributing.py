@@ -131,7 +131,6 @@ def instruction(example):
     yield signatures, example.shown[0]
     example.insert("src/nkisim/isa/elementwise.py", example.code[0])
     example.insert(home, "    negate,\n", before="    reciprocal,\n")
-    example.insert(home, '    "negate",\n', before='    "nonzero_with_count",\n')
     yield signatures, None
     yield fails, example.shown[1]
     samples, declared = "tests/nkisim/samples.py", "tests/nkisim/isa/test_declarations.py"

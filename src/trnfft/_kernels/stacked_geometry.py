@@ -133,7 +133,7 @@ def many_rows(g: StackedGeometry, batch: int) -> bool:
     A group of 128 rows takes about as long as one row alone. Times of ``nkisim profile`` for gen3
     and gen4 are within 10 % of the better form's.
     """
-    return g.many is not None and batch >= sum(g.many.groups)
+    return g.many is not None and batch >= g.many.groups[0] + g.many.groups[1]
 
 
 def stacked_geometry(n: int) -> StackedGeometry | None:

@@ -106,7 +106,7 @@ def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> No
         columns = nl.ndarray((depth, some, rows), dtype=nl.float32, buffer=nl.psum)
         for j in range(some):
             offset = (start + j * step.group) * step.source_step
-            points = data.ap(pattern=[[size, rows], *step.source], offset=offset)
+            points = data.ap(pattern=[[size, rows]] + step.source, offset=offset)
             nisa.nc_transpose(dst=columns[0:depth, j], data=points, engine=nisa.engine.tensor)
         stationary = nl.ndarray((depth, some, rows), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=stationary, src=columns, engine=scalar if i % 2 == 0 else vector)
@@ -118,7 +118,7 @@ def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> No
                 moving=matrices[0:depth, min(number + j, matrices.shape[1] - 1)],
             )
         # Scalar takes longer than Vector to write elements that are far apart.
-        places = [[size, rows], [step.group, some], *step.places, [1, step.group]]
+        places = [[size, rows], [step.group, some]] + step.places + [[1, step.group]]
         nisa.tensor_copy(
             dst=result.ap(pattern=places, offset=start),
             src=sums,

@@ -313,9 +313,8 @@ def dma_compute(
             indices.
         srcs: List of 1 to 16 tensors in HBM or SBUF, each with as many elements as ``dst``.
         reduce_op: Operator that combines the sources, ``nl.add``.
-        scales: Factors of the sources, each 1.0; None is the same.
-        unique_indices: Whether the indices of ``dst`` are promised to be different, which
-            is checked.
+        scales: One factor per source, each 1.0; None is the same.
+        unique_indices: Whether no index of ``dst`` occurs twice; the simulator checks this.
         name: Label of the call; it has no effect.
         oob_mode: Effect of an index out of bounds: ``error`` is a fault, ``skip`` leaves
             the rows of that index out of the transfer.
@@ -361,10 +360,11 @@ def dma_transpose(
 
     Args:
         dst: Tile in SBUF that receives the transposed tensor.
-        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``: elements
-            of 2 or 4 bytes, in hwdge mode and of rows that are gathered 2 bytes.
-        axes: Order of the dimensions of ``src`` in ``dst``: (1, 0), (2, 1, 0) or (3, 1, 2,
-            0); None takes the one of the rank of ``src``.
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``. Its
+            elements have 2 or 4 bytes; in hwdge mode or with gathered rows they have 2
+            bytes.
+        axes: Order of the dimensions of ``src`` in ``dst``. The number of dimensions
+            determines it: (1, 0), (2, 1, 0) or (3, 1, 2, 0); None is the same.
         dge_mode: Generator of the descriptors of the transfer: ``swdge`` (software),
             ``hwdge`` (hardware, gen3 and later), ``none`` for descriptors that are made
             before the kernel runs, or ``unknown`` for the choice of the compiler.
@@ -557,10 +557,11 @@ def nc_matmul(
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
 
-    A tfloat32 operand takes one pass. The engine multiplies 10 fraction bits of it: 32 stored bits
-    that have more, such as those of ``tile.view(nl.tfloat32)``, are rounded to nearest, ties to
-    even. That it rounds and does not truncate is an assumption: the hardware rounds everywhere by
-    default. The other engines read the 32 bits as stored, and copies keep them.
+    A tfloat32 operand takes one pass. The engine multiplies values with 10 fraction bits. Stored
+    values with more fraction bits, such as float32 data under ``tile.view(nl.tfloat32)``, are
+    rounded to nearest, ties to even. NKI does not document that the engine rounds instead of
+    truncating; rounding is assumed because it is the hardware's default elsewhere. The other
+    engines read all 32 stored bits, and copies do not change them.
 
     Args:
         dst: Tile in PSUM with a row for each column of ``stationary`` and a column for each
@@ -600,8 +601,7 @@ def nc_matmul_mx(
     """Write or add ``stationary.T @ moving`` of scaled blocks to a PSUM tile.
 
     The contraction runs over the partitions and the four elements of each word. Products are exact
-    and are summed in float32, in an order that is not specified; ``accumulate`` is that of
-    nc_matmul. A block with the scale 255 is NaN.
+    and are summed in float32, in an order that is not specified. A block with the scale 255 is NaN.
 
     Args:
         dst: Tile in PSUM with a row for each word of a row of ``stationary`` and a column
@@ -709,13 +709,12 @@ def quantize_mx(
     The scale of a block with largest magnitude a is 2^(floor(log2 a) - E), where E is the exponent
     of the largest float8: 8 for e4m3fn, 15 for e5m2. It is at least 2^-127, which also is the scale
     of a block of zeros. Elements are divided by the scale, limited to the largest float8 and
-    rounded to nearest, ties to even. From NKI 0.5.0 on the scale is twice as large, so that
-    nothing has to be limited.
+    rounded to nearest, ties to even. From NKI 0.5.0 on the scale is twice as large, and no element
+    exceeds the largest float8.
 
-    The device is not documented for infinity and NaN. Here both count with the exponent 128 of
-    their bit pattern; NaN stays NaN, infinity becomes the largest float8 (from 0.5.0 on infinity,
-    or NaN in e4m3fn), and the finite elements of the block are rounded at that scale, most of them
-    to 0.
+    NKI does not document blocks with infinity or NaN. Here both have magnitude 2^128 when the scale
+    is chosen, so most finite elements of the block become 0. NaN stays NaN. Infinity becomes the
+    largest float8; from 0.5.0 on it becomes infinity, or NaN in e4m3fn.
 
     Rows of ``dst_scale`` between the scales are unchanged.
 
@@ -724,8 +723,8 @@ def quantize_mx(
             ``src``.
         src: Tile of float16 or bfloat16 in SBUF, with a multiple of 32 partitions and of 4
             elements per partition.
-        dst_scale: Tile in SBUF that receives the scales as bytes, on the first four
-            partitions of each quadrant of 32.
+        dst_scale: Tile in SBUF that receives the scales as bytes, on four partitions of
+            each quadrant of 32: those from row 0, 4, 8 or 12 on, where the view begins.
         name: Label of the call; it has no effect.
     """
 
@@ -933,7 +932,7 @@ def sequence_bounds(
     segment_ids: NkiTensor,
     name: str | None = ...,
 ) -> None:
-    """Return start and end of the segment of each element; id 0 is padding: (n, -1).
+    """Return start and end of the segment of each element; padding (id 0) has start n, end -1.
 
     Args:
         dst: Tile (1, 2, n): row 0 receives the starts, row 1 the ends.
@@ -1018,14 +1017,14 @@ def tensor_reduce(
     Sums add one element after the other, from the first on, with one rounding each.
 
     Args:
-        dst: Tile that receives the dimensions that are left.
+        dst: Tile that receives the result, with the dimensions that are not reduced.
         op: Operator of the reduction.
         data: Tile of the elements.
         axis: Reduced dimension, or a tuple of them: the last dimensions of ``data``,
             without the partitions.
         negate: Whether the result is negated.
-        keepdims: Whether reduced dimensions count with extent 1 in the shape of ``dst``;
-            results do not differ.
+        keepdims: Whether the shape of ``dst`` has extent 1 for each reduced dimension, or
+            leaves them out. The values are the same.
         name: Label of the call; it has no effect.
     """
 
@@ -1043,8 +1042,8 @@ def tensor_scalar(
 ) -> None:
     """Apply one or two operators with a number or one value per partition.
 
-    Bitwise operators of narrow integers compute in 32 bits, and the lowest bits of the result are
-    kept: NKI does not document the width between two operators.
+    Bitwise operators of 8- and 16-bit integers compute in 32 bits; the result keeps the lowest
+    bits. NKI does not document the width of the value between ``op0`` and ``op1``.
 
     Args:
         dst: Tile that receives the result.
@@ -1119,8 +1118,9 @@ def tensor_scalar_reduce(
             it in the registers.
         reverse0: Whether ``operand0`` is on the left of ``op0``.
         name: Label of the call; it has no effect.
-        reduce_cmd: Start of the reduction: ``reset_reduce`` begins anew, ``reduce`` goes on
-            with the registers, and ``load_reduce`` begins with ``reduce_init``.
+        reduce_cmd: Initial value of the reduction: the neutral element or 0 with
+            ``reset_reduce``, the registers with ``reduce``, ``reduce_init`` with
+            ``load_reduce``.
         reduce_init: Value that ``load_reduce`` loads into the registers: a number, or one
             float32 value per partition.
         reduce_res_negate: Whether ``reduce_res`` receives the negated reduction.
@@ -1187,8 +1187,8 @@ def topk(
 
     A group holds one list: element i is on its partition i % 16, in column i // 16. K is the number
     of elements per partition of ``val_dst``. Values ascend; of equal ones those with the smallest
-    indices are taken, the smallest index last. All 16 partitions of a group receive the result:
-    the documentation does not say which do, and returns whole tiles in its example.
+    indices are taken, the smallest index last. All 16 partitions of a group receive the result. The
+    documentation does not state which partitions do; its example returns whole tiles.
 
     From NKI 0.7.0 on the results have the layout of the list: result j is on partition j % 16, in
     column j // 16, and the other elements are not written. Without ``sorted`` no order is

@@ -57,7 +57,7 @@ CHAIN_LANES = declare(
 def follow_chain(
     engine: Engine, command: ReduceCmd | None = None
 ) -> Callable[[Call], Follow | None]:
-    """Return the factory of an instruction's chain tracking on its engine.
+    """Return the ``follow`` field of an instruction whose calls belong to chains on ``engine``.
 
     ``command`` is the command of every call; None takes the call's own ``reduce_cmd``.
     """
@@ -117,7 +117,7 @@ def _follow(
 def _propagate_garbage(
     core: Core, registers: Array, lanes: tuple[int, int], command: ReduceCmd
 ) -> None:
-    """Propagate garbage in the registers to an instruction, unless it overwrites its lanes."""
+    """Propagate garbage of the lanes' registers; a command that begins a chain clears it."""
     origins = registers[lanes[0] : lanes[0] + lanes[1]]
     if command in _BEGINNING:
         origins[...] = 0
@@ -154,13 +154,13 @@ def accumulate(
     Args:
         core: The core that has the registers.
         engine: The engine that has the registers.
-        command: Operation on the registers.
+        command: Whether the call resets, loads, extends or leaves the registers.
         op: Operator of the reduction.
         values: Float32, one row per lane; the result for ``dst``.
         dst: Destination; its partitions are the active lanes.
         reduce_res: Destination of the registers, as second result; None if they are not read out.
         load: Initial value of the registers for ``load_reduce``.
-        reset: Value of reset registers; None for the neutral element of ``op``.
+        reset: Value that a reset writes to the registers; None is the neutral element of ``op``.
     """
     function = as_op(op)
     part = None
@@ -186,9 +186,9 @@ def fold(
 ) -> Array:
     """Combine the reduction of each row with the registers; return the registers.
 
-    ``part`` has one float32 per lane, and is None if the command does not reduce; ``lanes`` is the
-    first lane and the number of lanes, ``reads`` is whether the registers are read out. The other
-    arguments are those of ``accumulate``.
+    ``part`` has one float32 per lane, and is None if the command does not reduce. ``lanes`` is the
+    first lane and the number of lanes. ``reads`` is whether the instruction returns the registers.
+    ``accumulate`` describes the other arguments.
     """
     registers = core.accumulators(engine).rows(*lanes)
     if command is ReduceCmd.idle and not reads:

@@ -53,7 +53,7 @@ def apply(op: Any, left: Any, right: Any, reverse: bool = False) -> Array:
 
 
 def combined(*steps: tuple[str, str | None]) -> Callable[[Call], Callable[..., Array] | None]:
-    """Return the factory of a function that applies the ufuncs of a call in sequence.
+    """Return a function that maps a call to the composition of its ufuncs, or to None.
 
     Args:
         steps: Parameters of each step: the operator, and the flag that exchanges its operands, if
@@ -84,7 +84,7 @@ def _exchanged(ufunc: np.ufunc) -> Callable[..., Array]:
 
 
 def _bits_or_fp32(*op_names: str) -> Any:
-    """Return the arithmetic rule of instructions that are bitwise or float32."""
+    """Return the rule: "bits" if an operator of the call is bitwise, else "fp32"."""
 
     def arithmetic(call: Call) -> Arithmetic:
         return (
@@ -368,8 +368,8 @@ def tensor_scalar(
 ) -> Array:
     """Apply one or two operators with a number or one value per partition.
 
-    Bitwise operators of narrow integers compute in 32 bits, and the lowest bits of the result are
-    kept: NKI does not document the width between two operators.
+    Bitwise operators of 8- and 16-bit integers compute in 32 bits; the result keeps the lowest
+    bits. NKI does not document the width of the value between ``op0`` and ``op1``.
 
     Args:
         data: Tile of the first inputs.

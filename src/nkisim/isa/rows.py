@@ -51,8 +51,8 @@ def reads_rows(tensor: NkiTensor) -> bool:
 
 
 def writes_rows(tensor: NkiTensor) -> bool:
-    """Return whether a result is written to such rows and rounded only to their type."""
-    # Rows of stride 0 would be one row that is written several times.
+    """Return whether results are written to dense float32 or bfloat16 rows and rounded once."""
+    # With stride 0 all rows would be the same memory.
     rounded = tensor.dtype == "tfloat32" and tensor.origin.precise
     return reads_rows(tensor) and not rounded and tensor.form.strides[0] >= tensor.itemsize
 
@@ -150,7 +150,7 @@ def _compute(
 def _are_compiled(
     out: Array, data: Array, operations: Sequence[tuple[np.ufunc, Any, bool]]
 ) -> bool:
-    """Return whether a compiled loop has these operations, with at most one other dense tile."""
+    """Return whether a compiled loop has these operations and at most one more dense tile."""
     tiles = [x for _, x, _ in operations if isinstance(x, np.ndarray) and x.shape[1] > 1]
     return (
         len(tiles) <= 1

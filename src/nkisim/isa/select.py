@@ -367,7 +367,7 @@ def _fill_fits(call: Call) -> None:
     if dst.dtype.kind == "packed" and call["on_false_value"] != 0:
         refuse_pack(call, "dst", dst)
     if tile.dtype == dst.dtype:
-        _HELD.check(call)  # else the rounding of float32 is checked
+        _HELD.check(call)  # else _RANGE checks the rounding to float32
 
 
 def _affine_arguments(call: Call) -> None:

@@ -94,7 +94,7 @@ def core_barrier(
     """
     member = core.member
     if (member is None or core.num_programs != 2) and since("0.7.0"):
-        return  # legal at LNC degree 1, where this run has no second core
+        return  # legal at LNC degree 1: the run has one core
     if member is None or core.num_programs != 2:
         _idle("runs on one core", "one core", "launch with kernel[2], or ask nl.num_programs()")
         return
@@ -112,7 +112,7 @@ def core_barrier(
         f"core {other} at core_barrier number {passed}",
         BARRIER,
     )
-    # Other buffers have been reported.
+    # Data in another buffer was flagged above.
     member.synchronise(data._storage if data.buffer is MemoryRegion.shared_hbm else None)
 
 

@@ -74,7 +74,7 @@ def reduce_res_fits(name: str, data: str) -> Constraint:
 
 
 def rank_at_most_four(data: str) -> Constraint:
-    """A tile has at most three free dimensions, as from NKI 0.7.0 on."""
+    """``data`` has at most three free dimensions, a limit of NKI 0.7.0 and later."""
 
     def check(call: Call) -> None:
         tensor = call.operand(data)
@@ -133,7 +133,7 @@ def _bias(call: Call) -> None:
         why, fix = "is tfloat32", "use a float32 tile"
     elif _is_copy(call) and (tile is not None or bias != 0):
         why, fix = _IGNORED
-        severity = None if tile is None else "note"  # an error if it holds more than zeros
+        severity = None if tile is None else "note"  # _watch_bias: error if nonzero
     elif op is not None and op.name == "reciprocal" and gen2:
         why, fix = "is not supported with nl.reciprocal on gen2", _IGNORED[1]
     else:
@@ -143,7 +143,7 @@ def _bias(call: Call) -> None:
 
 
 def _watch_bias(call: Call) -> ValueWatch | None:
-    """Return the value check of a copy's bias tile: ignoring zeros is harmless."""
+    """Return the check that the bias tile of a copy, which the engine ignores, holds zeros only."""
     if call.tensor("bias") is None or not _is_copy(call):
         return None
     name, index = call.name, call.instruction.parameters.index("bias")

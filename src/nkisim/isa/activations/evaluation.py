@@ -95,7 +95,7 @@ def small_activation(call: Call) -> Callable[..., Array] | None:
         return None
     plain = op.activation
     if call["bias"] is None and op.domain is None and isinstance(plain, np.ufunc):
-        # A number as scale may differ from call to call.
+        # The scale is an argument because the same call site may pass another number next time.
         return lambda x, scale, out: plain(_scaled(x, scale), out=out)
 
     def function(x: Array, *given: Any, out: Array | None) -> Array:

@@ -1,4 +1,4 @@
-"""Copies by other names: ``t[...] = value``, and the dynamic copies that NKI 0.3.0 deprecates.
+"""Assignment ``t[...] = value``, and the dynamic copies that NKI 0.3.0 deprecates.
 
 ``tensor_copy`` takes the same dynamic access patterns.
 """

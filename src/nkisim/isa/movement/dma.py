@@ -114,7 +114,7 @@ _PERMUTATIONS = {2: (1, 0), 3: (2, 1, 0), 4: (3, 1, 2, 0)}
 
 
 def _transpose_requires(*more: Constraint, **options: Any) -> tuple[Constraint, ...]:
-    """Return the constraints of dma_transpose; ``options`` are those of its arguments' check."""
+    """Return the constraints of dma_transpose; ``options`` go to ``transpose_arguments``."""
     exact = "; dst of the permuted rank" if options.get("same_rank") else ""
     shapes = f"; hwdge src {options['blocks'][1]}" if "blocks" in options else ""
     return (
@@ -167,10 +167,10 @@ def dma_transpose(
 
     Args:
         dst: Tile in SBUF that receives the transposed tensor.
-        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``: elements of 2 or
-            4 bytes, in hwdge mode and of rows that are gathered 2 bytes.
-        axes: Order of the dimensions of ``src`` in ``dst``: (1, 0), (2, 1, 0) or (3, 1, 2, 0); None
-            takes the one of the rank of ``src``.
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``. Its elements
+            have 2 or 4 bytes; in hwdge mode or with gathered rows they have 2 bytes.
+        axes: Order of the dimensions of ``src`` in ``dst``. The number of dimensions determines it:
+            (1, 0), (2, 1, 0) or (3, 1, 2, 0); None is the same.
     """
     if type(src) is not Partial:
         return src.transpose(_PERMUTATIONS[src.ndim])
@@ -243,9 +243,8 @@ def dma_compute(
         dst: Tensor in HBM or SBUF that receives the sum; its rows may be selected by indices.
         srcs: List of 1 to 16 tensors in HBM or SBUF, each with as many elements as ``dst``.
         reduce_op: Operator that combines the sources, ``nl.add``.
-        scales: Factors of the sources, each 1.0; None is the same.
-        unique_indices: Whether the indices of ``dst`` are promised to be different, which is
-            checked.
+        scales: One factor per source, each 1.0; None is the same.
+        unique_indices: Whether no index of ``dst`` occurs twice; the simulator checks this.
     """
     function = as_op(reduce_op)
     assert function is not None

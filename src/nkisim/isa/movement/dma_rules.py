@@ -358,7 +358,7 @@ FROM_0_6 = (
     "(16, up to 128), or (1, 2, 4, 8 or 16, ..., up to 128) with shape[0] * shape[-2] a multiple "
     "of 16",
 )
-"""Shapes that hardware descriptors transpose, and their description, by NKI version."""
+"""Predicate of the shapes that hardware descriptors transpose, and its text, by NKI version."""
 
 
 def transpose_arguments(
@@ -366,7 +366,8 @@ def transpose_arguments(
 ) -> None:
     """Check axes, shapes and modes of a dma_transpose.
 
-    ``same_rank`` is whether ``dst`` has exactly the permuted shape, without dimensions left out.
+    With ``same_rank`` the shape of ``dst`` must be the permuted shape; otherwise ``dst`` may join
+    dimensions after the first one. ``blocks`` are the shapes that hwdge mode takes.
     """
     src, dst = call.operand("src"), call.operand("dst")
     ndim = len(src.shape)

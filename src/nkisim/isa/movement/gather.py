@@ -150,7 +150,7 @@ def _local_gather_sizes(call: Call) -> None:
 
 
 def _gathered_part(call: Call) -> Array:
-    """Return the mask of dst elements that have an index: the first of each partition."""
+    """Return the mask of the written elements of ``dst``: the first ones of each partition."""
     dst, valid = call["dst"], call["num_valid_indices"] or LANES * call["index"].free_size
     touched = np.arange(dst.free_size) < valid * call["num_elem_per_idx"]
     return np.broadcast_to(touched, (dst.shape[0], dst.free_size)).reshape(dst.shape)
@@ -397,7 +397,7 @@ def _bounds_shape(call: Call) -> None:
     source="nki.isa.sequence_bounds, 0.3.0",
 )
 def sequence_bounds(dst: Any, segment_ids: Any, name: str | None = None) -> Array:
-    """Return start and end of the segment of each element; id 0 is padding: (n, -1).
+    """Return start and end of the segment of each element; padding (id 0) has start n, end -1.
 
     Args:
         dst: Tile (1, 2, n): row 0 receives the starts, row 1 the ends.

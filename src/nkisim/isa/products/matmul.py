@@ -1,7 +1,7 @@
 """nc_matmul: stationary.T @ moving on the systolic array, accumulated in PSUM.
 
-Products of the input formats are exact in float32 and are summed in float32; the order of summation
-inside one instruction is not specified by the hardware; here it is that of the BLAS library. With
+Products of the input formats are exact in float32 and are summed in float32. The hardware does not
+specify the order of summation inside one instruction; here the BLAS library chooses it. With
 ``accumulate=None`` the first matmul into an element of a PSUM tensor overwrites it and later ones
 add, element by element.
 """
@@ -110,10 +110,11 @@ def nc_matmul(
     Float32 operands take four passes on the device and give float32 products. With a one/zero hint
     the low parts of that operand are dropped, which is emulated by rounding it to bfloat16.
 
-    A tfloat32 operand takes one pass. The engine multiplies 10 fraction bits of it: 32 stored bits
-    that have more, such as those of ``tile.view(nl.tfloat32)``, are rounded to nearest, ties to
-    even. That it rounds and does not truncate is an assumption: the hardware rounds everywhere by
-    default. The other engines read the 32 bits as stored, and copies keep them.
+    A tfloat32 operand takes one pass. The engine multiplies values with 10 fraction bits. Stored
+    values with more fraction bits, such as float32 data under ``tile.view(nl.tfloat32)``, are
+    rounded to nearest, ties to even. NKI does not document that the engine rounds instead of
+    truncating; rounding is assumed because it is the hardware's default elsewhere. The other
+    engines read all 32 stored bits, and copies do not change them.
 
     Args:
         dst: Tile in PSUM with a row for each column of ``stationary`` and a column for each column

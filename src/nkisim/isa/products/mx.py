@@ -1,8 +1,9 @@
 """MX formats on gen4: quantisation and products of blocks of 32 narrow floats with one scale.
 
 A block is 8 partitions by the 4 elements of a packed word. Its scale is a byte s with the value
-2^(s - 127); 255 is NaN. The 4 rows of scales of a quadrant of 32 partitions are in that quadrant,
-at row 0, 4, 8 or 12 of it, as given by the start of the view of the scales.
+2^(s - 127); 255 is NaN. A quadrant of 32 partitions has 4 rows of scales. They are in the same
+quadrant, from its row 0, 4, 8 or 12 on: the first partition of the view of the scales selects the
+row.
 """
 
 from __future__ import annotations
@@ -200,7 +201,7 @@ def _quantize_constraints(*scales: DType) -> tuple[Constraint, ...]:
 def _quantize_unlimited(
     dst: NkiTensor, src: Any, dst_scale: NkiTensor, name: str | None = None
 ) -> tuple[Array, Array]:
-    """Quantize with a scale of twice the size, so that no element has to be limited."""
+    """Quantize with scales twice as large, at which no element exceeds the largest float8."""
     return _quantize(dst, src, dst_scale, limited=False)
 
 
@@ -226,13 +227,12 @@ def quantize_mx(
     The scale of a block with largest magnitude a is 2^(floor(log2 a) - E), where E is the exponent
     of the largest float8: 8 for e4m3fn, 15 for e5m2. It is at least 2^-127, which also is the scale
     of a block of zeros. Elements are divided by the scale, limited to the largest float8 and
-    rounded to nearest, ties to even. From NKI 0.5.0 on the scale is twice as large, so that
-    nothing has to be limited.
+    rounded to nearest, ties to even. From NKI 0.5.0 on the scale is twice as large, and no element
+    exceeds the largest float8.
 
-    The device is not documented for infinity and NaN. Here both count with the exponent 128 of
-    their bit pattern; NaN stays NaN, infinity becomes the largest float8 (from 0.5.0 on infinity,
-    or NaN in e4m3fn), and the finite elements of the block are rounded at that scale, most of them
-    to 0.
+    NKI does not document blocks with infinity or NaN. Here both have magnitude 2^128 when the scale
+    is chosen, so most finite elements of the block become 0. NaN stays NaN. Infinity becomes the
+    largest float8; from 0.5.0 on it becomes infinity, or NaN in e4m3fn.
 
     Rows of ``dst_scale`` between the scales are unchanged.
 
@@ -240,8 +240,8 @@ def quantize_mx(
         dst: Tile of packed float8 in SBUF, with a quarter of the elements per partition of ``src``.
         src: Tile of float16 or bfloat16 in SBUF, with a multiple of 32 partitions and of 4 elements
             per partition.
-        dst_scale: Tile in SBUF that receives the scales as bytes, on the first four partitions of
-            each quadrant of 32.
+        dst_scale: Tile in SBUF that receives the scales as bytes, on four partitions of each
+            quadrant of 32: those from row 0, 4, 8 or 12 on, where the view begins.
     """
     return _quantize(dst, src, dst_scale, limited=True)
 
@@ -276,7 +276,11 @@ def _scale_exponents(magnitude: Array, largest: int) -> Array:
 
 
 def _matmul_sizes(call: Call, words: tuple[int, int]) -> None:
-    """Check the sizes of a product; ``words``: most moving words into float32, into bfloat16."""
+    """Check the sizes of a product.
+
+    ``words`` is the largest number of words per row of ``moving``: for a float32 ``dst`` and for a
+    bfloat16 one.
+    """
     stationary, moving, dst = (
         call.operand("stationary"),
         call.operand("moving"),
@@ -430,8 +434,7 @@ def nc_matmul_mx(
     """Write or add ``stationary.T @ moving`` of scaled blocks to a PSUM tile.
 
     The contraction runs over the partitions and the four elements of each word. Products are exact
-    and are summed in float32, in an order that is not specified; ``accumulate`` is that of
-    nc_matmul. A block with the scale 255 is NaN.
+    and are summed in float32, in an order that is not specified. A block with the scale 255 is NaN.
 
     Args:
         dst: Tile in PSUM with a row for each word of a row of ``stationary`` and a column for each
@@ -465,8 +468,8 @@ def nc_matmul_mx(
 def _dequantised(operand: Loaded, scale: Array) -> Array:
     """Return the values of an operand as (contraction, words).
 
-    They are float32, or float64 where a scaled number overflows float32 although its product with a
-    small one does not.
+    They are float32. They are float64 if a scaled value exceeds float32, because its product with a
+    small value may still fit.
     """
     tensor, words = operand
     stored = scale[_scale_rows(tensor.shape[0])].view(np.uint8)

@@ -128,7 +128,7 @@ def _check_sizes(call: Call, engine: Engine) -> None:
 
 
 def _by(choice: Choice, *more: Rule) -> dict[str, Any]:
-    """Return the fields of the declaration that depend on the choice of the engine."""
+    """Return the fields of the declaration that depend on ``choice``, which returns the engine."""
 
     def chosen(call: Call) -> Engine:
         return choice(call["data"], call["dst"], call["engine"])
@@ -212,8 +212,8 @@ def nc_transpose(
 def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:
     """Return stored elements of ``data`` as a transpose writes them to ``dst``.
 
-    Bits are unchanged; with ``spread`` 8-bit elements are zero-extended to 16 bits. For any other
-    type, which is a finding, values are converted.
+    Bits are unchanged; with ``spread`` 8-bit elements are zero-extended to 16 bits. A ``dst`` of
+    another type is a finding, and values are converted.
     """
     if dst.dtype == data.dtype:
         return moved
@@ -228,7 +228,7 @@ def passed(moved: Any, data: NkiTensor, dst: NkiTensor, *, spread: bool) -> Any:
 def as_multiplied(stored: Any, operand: NkiTensor) -> Any:
     """Return stored elements as the Tensor engine multiplies them: tfloat32 is rounded.
 
-    Its 32 bits hold more than the format if they were computed as another one. A run without
+    A tfloat32 tile may be a view of float32 data, which has more fraction bits. A run without
     precise formats does not round.
     """
     rounds = operand.dtype is tfloat32 and operand.origin.precise
@@ -236,7 +236,7 @@ def as_multiplied(stored: Any, operand: NkiTensor) -> Any:
 
 
 def contaminated(stored: Any, data: NkiTensor, name: str, operand: str) -> Any:
-    """Return the elements of ``data`` after gen2's product with the identity."""
+    """Return the elements of ``data`` multiplied by the identity, as gen2 transposes them."""
     stored = as_multiplied(stored, data)
     values = decode(stored, data.dtype)
     special = ~np.isfinite(values)

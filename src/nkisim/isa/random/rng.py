@@ -216,7 +216,7 @@ def _range(call: Call) -> ValueWatch:
     since=4,
     stateful=True,
     follow=_draws,
-    # Integers beyond 2^24 are coarse as every uniform float32 is; no arithmetic was inexact.
+    # The numbers are float32, so integers beyond 2^24 have gaps; this is no finding.
     moves=True,
     watch_values=_range,
     spread="lanes",

@@ -154,17 +154,17 @@ def _arithmetic(call: Call) -> Arithmetic:
 
 
 _FEW_ROWS = 8
-"""Number of rows up to which NumPy's running sums are faster than columns that are added."""
+"""Number of rows up to which np.add.accumulate is faster than adding column after column."""
 
 _APART = 16
-"""Elements of a line of the cache."""
+"""Float32 elements of one cache line."""
 
 _COLUMNS = 512
 """Columns that are copied at once; their copies stay in the cache."""
 
 
 def _sums(rows: Array) -> Array:
-    """Return the float32 sum of each row, one element after the other, as the Vector engine's."""
+    """Return the float32 sum of each row, added one element at a time like the Vector engine."""
     if compiles_exact(rows.size):
         from nkisim.compiled.sums import sums_in_order
 
@@ -172,9 +172,10 @@ def _sums(rows: Array) -> Array:
     count, width = rows.shape
     if count <= _FEW_ROWS:
         return np.add.accumulate(rows, axis=1)[:, -1]
-    # Along the rows NumPy adds pairwise; across the rows of a dense array it adds them in order,
-    # from the first one on if there is no initial value. Columns of rows whose distance is a power
-    # of two share few lines of the cache: their copy takes half of the time with another distance.
+    # NumPy adds pairwise along axis 1, but one row after another along axis 0 of a dense array;
+    # hence the transposed copy. If the distance of rows is a power of two, a column's elements
+    # share few cache lines. The padding by _APART changes the distance and halves the time of the
+    # copy.
     apart = np.empty((count, min(width, _COLUMNS) + _APART), np.float32)
     sums = rows[:, 0]
     for first in range(1, width, _COLUMNS):
@@ -236,14 +237,14 @@ def tensor_reduce(
     Sums add one element after the other, from the first on, with one rounding each.
 
     Args:
-        dst: Tile that receives the dimensions that are left.
+        dst: Tile that receives the result, with the dimensions that are not reduced.
         op: Operator of the reduction.
         data: Tile of the elements.
         axis: Reduced dimension, or a tuple of them: the last dimensions of ``data``, without the
             partitions.
         negate: Whether the result is negated.
-        keepdims: Whether reduced dimensions count with extent 1 in the shape of ``dst``; results do
-            not differ.
+        keepdims: Whether the shape of ``dst`` has extent 1 for each reduced dimension, or leaves
+            them out. The values are the same.
     """
     function = as_op(op)
     assert function is not None
@@ -354,7 +355,7 @@ _TENSOR_SCALAR_REDUCE_REQUIRES = (
 
 
 def _chained_reduce(reset: float | None) -> Callable[..., Any]:
-    """Return the body with the accumulators, which a reset sets to ``reset``.
+    """Return the body of tensor_scalar_reduce; ``reset_reduce`` sets the registers to ``reset``.
 
     None stands for the neutral element of ``reduce_op``.
     """
@@ -461,8 +462,8 @@ def tensor_scalar_reduce(
         reduce_op: Operator that combines the results of a partition.
         reduce_res: Tile (P, 1) that receives the reduction; from NKI 0.6.0 on None leaves it in the
             registers.
-        reduce_cmd: Start of the reduction: ``reset_reduce`` begins anew, ``reduce`` goes on with
-            the registers, and ``load_reduce`` begins with ``reduce_init``.
+        reduce_cmd: Initial value of the reduction: the neutral element or 0 with ``reset_reduce``,
+            the registers with ``reduce``, ``reduce_init`` with ``load_reduce``.
         reduce_init: Value that ``load_reduce`` loads into the registers: a number, or one float32
             value per partition.
         reduce_res_negate: Whether ``reduce_res`` receives the negated reduction.

@@ -52,7 +52,7 @@ def _searched(name: str) -> Constraint:
 
 
 def _at_most_three(name: str) -> Constraint:
-    """A searched tile has at most three dimensions, as from NKI 0.4.0 on."""
+    """The searched tile has at most three dimensions, a limit of NKI 0.4.0 and later."""
 
     def check(call: Call) -> None:
         tensor = call.operand(name)
@@ -260,7 +260,7 @@ def _snake_part(name: str) -> Callable[[Call], Array]:
 def _snake_topk(
     val_dst: Any, idx_dst: Any, src: Any, n: int, sorted: bool = False, name: str | None = None
 ) -> tuple[Array, Array]:
-    """Return the K largest in the layout of the source; as ``topk`` from NKI 0.7.0 on."""
+    """Return the K largest in the layout of the source: ``topk`` of NKI 0.7.0 and later."""
     rows, k = src.shape[0], val_dst.free_size
     results = _largest(src, n, k)
     placed = []
@@ -321,8 +321,8 @@ def topk(
 
     A group holds one list: element i is on its partition i % 16, in column i // 16. K is the number
     of elements per partition of ``val_dst``. Values ascend; of equal ones those with the smallest
-    indices are taken, the smallest index last. All 16 partitions of a group receive the result:
-    the documentation does not say which do, and returns whole tiles in its example.
+    indices are taken, the smallest index last. All 16 partitions of a group receive the result. The
+    documentation does not state which partitions do; its example returns whole tiles.
 
     From NKI 0.7.0 on the results have the layout of the list: result j is on partition j % 16, in
     column j // 16, and the other elements are not written. Without ``sorted`` no order is

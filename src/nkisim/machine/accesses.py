@@ -44,8 +44,8 @@ class Unwritten(NamedTuple):
 
     Attributes:
         hidden: Mask of the unwritten elements, or None.
-        origins: Origin of the garbage by element, 0 for none: the numbers of suspended findings.
-            None if there is no garbage.
+        origins: For each element the number of the suspended finding that its garbage comes from, 0
+            for none. None if no element is garbage.
     """
 
     hidden: np.ndarray | None = None
@@ -95,7 +95,7 @@ def _flag_unwritten(
     first = tuple(int(i) for i in np.unravel_index(int(np.argmax(hidden)), hidden.shape))
     count = int(hidden.sum())
     file, line = tensor.life.line
-    if _is_the_others(tensor, hidden):
+    if _is_written_by_other_core(tensor, hidden):
         flag(
             PRIVATE_EXCHANGE,
             f"{instruction} reads {count} elements of {tensor.life.called(operand)} that the other "
@@ -127,8 +127,8 @@ def _flag_unwritten(
     return 0 if recorder is None else recorder.suspend(finding, MOST_ORIGINS)
 
 
-def _is_the_others(tensor: View, hidden: np.ndarray) -> bool:
-    """Return whether the cores have synchronised and the other wrote these in its own tensor."""
+def _is_written_by_other_core(tensor: View, hidden: np.ndarray) -> bool:
+    """Return whether, after a synchronisation, the other core's twin tensor has these written."""
     core = CORE.get()
     if core is None or core.member is None or not core.member.synchronised:
         return False
@@ -219,7 +219,7 @@ def note_read(tensor: NkiTensor, instruction: str) -> None:
     if storage.psum is not None:
         storage.psum.read(tensor.form.region)
     if storage.shared is not None:
-        member = _sharer()
+        member = _member()
         epoch = member.synchronised
         storage.shared.read(tensor, member.core, epoch, instruction, member.guards)
 
@@ -251,7 +251,7 @@ def note_written(tensor: NkiTensor, where: np.ndarray | None = None) -> None:
     if storage.psum is not None:
         storage.psum.write(tensor._owner, tensor.form.region)
     if storage.shared is not None:
-        member = _sharer()
+        member = _member()
         storage.shared.write(tensor, member.core, member.synchronised, where)
 
 
@@ -263,8 +263,8 @@ def note_written_somewhere(tensor: NkiTensor) -> None:
     storage.mark_written(origin.form.start, runs)
 
 
-def _sharer() -> Member:
-    """Return the running core as one of a pair."""
+def _member() -> Member:
+    """Return the running core's membership in its cluster."""
     core = CORE.get()
     assert core is not None
     assert core.member is not None

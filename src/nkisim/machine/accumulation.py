@@ -50,7 +50,7 @@ LOST_SUM = declare(
 
 
 def begin_sum(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.ndarray | bool:
-    """Return the mask of elements of ``dst`` that are added to; flag broken accumulation groups."""
+    """Return the mask of elements of ``dst`` to which the matmul adds; flag broken groups."""
     adds = _adds(core, dst, accumulate, name)
     if adds is not False and not dst._storage.complete:
         _record_garbage(core, dst, adds)
@@ -64,12 +64,12 @@ def begin_selected_sum(
     accumulate: bool | None,
     name: str,
 ) -> np.ndarray | bool:
-    """Return the elements that a matmul adds to, in a copy of selected elements of a tile.
+    """Return which elements of ``dst``, a copy of selected elements of a tile, a matmul adds to.
 
     Args:
         core: The core that runs the matmul.
-        dst: The copy.
-        opened: The elements that matmuls have begun to add up: all, none, or a mask.
+        dst: The copy of the selected elements.
+        opened: Elements whose accumulation an earlier matmul began: True, False or a mask.
         accumulate: The argument of the matmul.
         name: Its name, for messages.
     """
@@ -83,7 +83,7 @@ def begin_selected_sum(
 
 
 def _record_garbage(core: Core, dst: NkiTensor, adds: np.ndarray | bool) -> None:
-    """Record the garbage that is added to, since the sum contains it."""
+    """Record garbage in elements to which the matmul adds: the sums contain it."""
     origins = dst._storage.garbage(dst.region)
     if origins is not None:
         core.garbage.append(Garbage(core.clock, "dst", np.where(adds, origins, 0)))

@@ -26,7 +26,7 @@ class Cluster:
         cores: Number of cores per rank.
         counters: Number of synchronisations of each member, by kind.
         mail: Messages between members.
-        lines: Line of each synchronisation of a rank, as reached by its first core.
+        lines: File and line of each synchronisation of a rank, as the first core reached it.
     """
 
     def __init__(self, ranks: int, cores: int, seed: int | None) -> None:
@@ -46,8 +46,8 @@ class Member:
         core: Number of the core in its rank.
         index: Position in the schedule.
         synchronised: Number of synchronisations with the other core of its rank.
-        tick: Reports to the schedule that the core begins an instruction, and whether that accesses
-            shared memory.
+        tick: Function that tells the schedule that the core begins an instruction. Its argument is
+            whether the instruction accesses shared memory.
     """
 
     def __init__(self, cluster: Cluster, rank: int, core: int) -> None:
@@ -96,12 +96,12 @@ class Member:
             )
 
     def synchronise(self, guarded: Any = None) -> None:
-        """Record a synchronisation: a barrier of a shared storage, or None for all memory."""
+        """Record a synchronisation that orders the storage ``guarded``; None is all memory."""
         self.synchronised += 1
         self._guards.append(guarded)
 
     def guards(self, numbers: range) -> list[Any]:
-        """Return the storages that some synchronisations of this core have named."""
+        """Return the storages that the synchronisations with these numbers ordered."""
         return self._guards[numbers.start : numbers.stop]
 
     def notice(self) -> None:

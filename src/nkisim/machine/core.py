@@ -37,8 +37,8 @@ class Event:
         arguments: The arguments of the call by name, defaults filled in.
         signature: Equal for calls with equal shapes, types, memories and constants.
         ordered: Whether it is in an ``nl.no_reorder`` region.
-        meets: Names the cores that wait for each other here, in the order of their events with this
-            name; empty for an instruction of one core.
+        meets: Name of the group of cores that wait for each other in this instruction: event n of
+            each core with this name is one meeting. Empty for an instruction of one core.
         scope: The device loops that it runs in, with their iterations; see ``Core.scope``.
     """
 
@@ -77,7 +77,7 @@ class Accumulators:
 
     Attributes:
         values: The registers.
-        owner: Instruction that began the chain they hold; empty before the first.
+        owner: Instruction that began the present chain; empty before the first chain.
         lanes: First lane and number of lanes of that chain.
         disturbed: Later instruction that may have changed them; empty if none.
         used: Number of the last instruction that used them, and its lanes.
@@ -116,13 +116,13 @@ class Core:
         tick: Called when an instruction begins, with whether it accesses memory shared with other
             cores; None for a single core.
         program_id, num_programs, has_grid: Position in the launch grid.
-        asked: Those of ``program_id`` and ``num_programs`` that the kernel has read.
+        asked: Which of ``program_id`` and ``num_programs`` the kernel has read.
         no_reorder_depth: Number of open ``nl.no_reorder`` regions.
-        scope: Device loops that are running, outermost first: number of the loop in the iteration
-            around it, negative if its bounds are constants, and iteration.
+        scope: For each device loop that is running, outermost first: the loop's number in the
+            enclosing iteration, negative if its bounds are constants, and the iteration.
         handles: Whether instructions return handles.
         prepared: The prepared collective that awaits its trigger, or None.
-        edges: Edges that handles added: the numbers of the instructions that each waits for.
+        edges: For each instruction, the numbers of the instructions that it waits for by handles.
         register_spans: Instruction numbers of the creation and the last read of each register.
         mask_fills: Places where the lowest float32 number first became minus infinity.
         garbage: Garbage that the running instruction has read.
@@ -229,7 +229,7 @@ class Core:
     def turns(self, values: Iterable[T], *, fixed: bool = False) -> Iterator[T]:
         """Return the iterations of a device loop, recorded in ``scope`` as they run.
 
-        ``fixed`` says that its bounds are constants.
+        ``fixed`` is whether its bounds are constants.
         """
         outer = self.scope
         number = self._entered + 1
@@ -274,7 +274,7 @@ class Core:
         return found
 
     def takes_only(self, operand: str, where: np.ndarray) -> None:
-        """Record that the running instruction uses only a part of an operand."""
+        """Record that the running instruction uses only the elements of an operand in ``where``."""
         for i, (clock, name, origins) in enumerate(self.garbage):
             if name == operand:
                 taken = np.where(where.reshape(origins.shape), origins, 0).astype(np.uint8)

@@ -1,8 +1,8 @@
 """Handles of instructions, with which a kernel adds edges to the schedule.
 
 Instructions run in program order here, so an edge changes no result; it orders accesses for the
-race checks. It must be one that the compiler can make into a semaphore: the wait runs whenever the
-instruction runs, so its producer must have run before, in the same iteration of all device loops
+race checks. The compiler must be able to implement the edge by a semaphore. The instruction waits
+every time it runs, so its producer must have run before, in the same iteration of all device loops
 around the producer.
 """
 
@@ -80,7 +80,8 @@ class NkiInstruction(NKIObject):
         """Make this instruction run after other ones; return its handle.
 
         Args:
-            *producers: As from NKI 0.7.0 on.
+            *producers: Handles of earlier instructions, in the same iteration of the same device
+                loops or outside of them.
         """
         return self._of_kind(*producers)
 

@@ -1,9 +1,9 @@
 """Deterministic cooperative scheduler of the cores of a run.
 
 Every core has a thread, but only one runs at a time. By default the cores advance at equal pace,
-one instruction each in turn, as on a chip. The order of instructions on private memory is not
-observable, so a core runs until an instruction that accesses shared memory, and only then yields
-to cores that are behind. A switch takes microseconds; most instructions need none.
+one instruction each in turn. The order of instructions on private memory is not observable, so a
+core runs until an instruction that accesses shared memory, and only then yields to cores that are
+behind. A switch takes microseconds; most instructions need none.
 
 With a seed the cores switch at random at such instructions instead. In both modes the order is the
 same in every run. A deadlock is reported at once.
@@ -129,7 +129,7 @@ class Schedule:
         try:
             self._pass_turn(task)
         finally:
-            task.waiting = None  # also of a core that is stopped
+            task.waiting = None  # also when Stopped is raised
 
     def tick(self, index: int, shared: bool = True) -> None:
         """Report that a core begins an instruction; it may be stopped or yield to another core.

@@ -1,12 +1,12 @@
 """Data races in shared memory: unordered accesses of two cores.
 
-Only synchronisations order the cores: an access after a core's n-th one happens after all accesses
-of the other core before its own n-th, and after no others. Races are therefore found under any
-schedule, without false positives.
+Only synchronisations order the cores. An access after a core's n-th synchronisation happens after
+all accesses of the other core before that core's n-th synchronisation, and after no others. Races
+are therefore found under any schedule, without false positives.
 
-Two writes of the same bytes have the same result in any order, and both writers may read them: that
-is only a note. A write that does not change memory does not affect readers. A run without values
-cannot tell whether bytes are the same: two writes are a warning, and both writers may read them.
+If both cores write the same bytes, the result is the same in any order and both may read it, so the
+finding is a note. A write that does not change memory does not affect readers. A run without values
+cannot compare bytes: two writes are then a warning, and both writers may read.
 """
 
 from __future__ import annotations
@@ -66,18 +66,18 @@ OTHER_BARRIER = declare(
 _NEVER = -1
 
 Grains = tuple[tuple[int, ...], tuple[int, ...]]
-"""Extents and steps of a view in grains; the last dimension is along its dense runs."""
+"""Extents and steps of a view in grains; the last dimension runs along contiguous bytes."""
 
 
 class _Access(NamedTuple):
-    """One recorded access; stamps are numbers of accesses.
+    """One recorded access; a stamp is the number of an access.
 
     Attributes:
         core: Number of the core.
         epoch: Its number of synchronisations so far.
         line: File and line.
-        hidden: Whether the other core may read the written bytes: they are unchanged, or the same
-            as that core wrote.
+        hidden: Whether the other core may read the written bytes: the write did not change them, or
+            the other core wrote the same bytes.
         twice: Whether the other core wrote the same bytes.
     """
 
@@ -104,8 +104,9 @@ class SharedAccess:
     """The last write and each core's last read of every element of one shared storage.
 
     An epoch is the number of synchronisations that a core had passed. The maps hold stamps (numbers
-    of accesses) and are allocated on first use. Most views consist of long dense runs, so one stamp
-    covers as many bytes as the first view allows; a view that ends inside splits it.
+    of accesses) and are allocated on first use. One stamp covers a grain of bytes. Grains begin as
+    large as the storage, because most views consist of long contiguous runs; a view that ends
+    inside a grain splits all grains.
 
     Args:
         nbytes: Size of the storage.
@@ -132,7 +133,7 @@ class SharedAccess:
         """Record a read, and flag it if the other core's write is not ordered before it."""
         if not tensor.size:
             return
-        grains = self._suit(tensor.runs)
+        grains = self._layout(tensor.runs)
         mine = _Access(core, epoch, user_line())
         if self._writes is not None:
             stamps = self._view(self._writes, tensor, grains)
@@ -182,7 +183,7 @@ class SharedAccess:
         """Record a finished write, and flag it if the other core's accesses are not ordered."""
         if not tensor.size or (where is not None and not where.any()):
             return
-        grains = self._suit(tensor.runs if where is None else _elements_of(tensor))
+        grains = self._layout(tensor.runs if where is None else _elements_of(tensor))
         if self._writes is None:
             self._writes = self._fresh()
         chosen: Any = ... if where is None else where
@@ -271,7 +272,7 @@ class SharedAccess:
         )
 
     def _may_hide(self, mine: _Access, stamps: np.ndarray) -> bool:
-        """Return whether a write may have left bytes that the other core may read."""
+        """Return whether ``_stamped`` must distinguish changed from unchanged bytes of a write."""
         if self._before is None:
             return False
         low, high = int(stamps.min()), int(stamps.max())
@@ -321,10 +322,10 @@ class SharedAccess:
     def _unordered(
         self, stamps: np.ndarray, epoch: int, counts: Callable[[_Access], bool]
     ) -> np.ndarray | None:
-        """Return the mask of relevant accesses not ordered before now; None if there are none."""
+        """Return the mask of stamps of unordered accesses that ``counts`` accepts, or None."""
         if epoch >= len(self._since):
             return None
-        first = self._since[epoch]  # all before are ordered
+        first = self._since[epoch]  # earlier accesses are ordered
         bad = [access.epoch >= epoch and counts(access) for access in self._accesses[first:]]
         if not any(bad):
             return None
@@ -340,8 +341,8 @@ class SharedAccess:
     def _fresh(self) -> np.ndarray:
         return np.full(self._nbytes // self._grain, _NEVER, np.int32)
 
-    def _suit(self, runs: Runs) -> Grains:
-        """Return the layout of a view in grains, after splitting those in which it ends."""
+    def _layout(self, runs: Runs) -> Grains:
+        """Return the layout of a view in grains; split the grains if the view ends inside one."""
         unit, extents, steps = runs[:3]
         grain = math.gcd(unit, self._grain)
         if grain != self._grain:

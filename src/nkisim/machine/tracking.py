@@ -23,7 +23,7 @@ class Effect(NamedTuple):
 
     Attributes:
         operand: Its name.
-        tensor: The view; the table where rows are named by index.
+        tensor: The view; with ``rows``, the table that they are selected from.
         rows: Selected rows of the table, or None for all of the view.
         part: Mask of the accessed elements of the view, or None for all.
         certain: False if the access depends on values or is unknown: at most the view is accessed,
@@ -50,9 +50,9 @@ class Step(NamedTuple):
         instruction: Its name.
         engine: The engine that runs it.
         reads, writes: Its operands.
-        lasts: True if it also changes state of its engine or of another core, so that it has an
-            effect even if its results are not read.
-        adds_to: The operands that are added to its result unscaled.
+        lasts: True if it also changes state of its engine or of another core: it has an effect even
+            if its results are not read.
+        adds_to: The operands that it adds to its result unscaled.
         moves: Whether it only moves data.
         sums: Whether it can add to its result, as ``accumulate`` of a matmul does.
     """

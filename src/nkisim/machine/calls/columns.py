@@ -1,10 +1,12 @@
 """Tensor indirection: columns of a tile that an index tile selects, for each group of partitions.
 
-The engines read the offsets of a group of 16 partitions, the Tensor engine of 32, from the rows of
-the index tile next to the group: offset i of it is in row i mod 16 and column i div 16.
+The partitions of a group have the same offsets. A group has 16 partitions, on the Tensor engine 32.
+The offsets of a group of n are in the index tile, in the rows of the same partitions: offset i is
+in row i mod n of the group and in column i div n.
 
-An instruction computes on a dense copy of the selected elements, which has their state: written or
-not, and garbage. Results are moved from such a copy to the selected places.
+An instruction computes on a dense copy of the selected elements. The copy has their state: whether
+they are written, and whether they are garbage. Results are computed into a dense copy too and then
+moved to the selected places.
 """
 
 from __future__ import annotations
@@ -55,9 +57,9 @@ class Columns(NamedTuple):
 
 
 def places_of(tensor: NkiTensor, index: NkiTensor, group: int) -> np.ndarray:
-    """Return the place in the index tile of each offset, as (partitions, count); S025 if missing.
+    """Return where in the index tile each offset is, as (partitions, count); S025 if missing.
 
-    Places count the elements of the tile row by row.
+    A place is the number of an element of the tile, counted row by row.
     """
     rows, count = tensor.shape
     order = np.arange(count)
@@ -147,7 +149,7 @@ def staged_sum(
 
 
 def _dense(columns: Columns, tensor: NkiTensor) -> NkiTensor:
-    """Return a copy of the selected elements, in the same partitions of a memory of its own."""
+    """Return a copy of the selected elements, on the same partitions of separate memory."""
     table, itemsize, (rows, count) = columns.table, columns.table.itemsize, tensor.shape
     first, pitch = table.start_partition, count * itemsize
     storage = Storage.fresh(first + rows, pitch, psum=is_psum(tensor.buffer))
@@ -159,7 +161,7 @@ def _dense(columns: Columns, tensor: NkiTensor) -> NkiTensor:
 
 
 def scatter(columns: Columns, result: NkiTensor, *, sums: bool) -> None:
-    """Move results, and their state, to the selected places; of equal offsets the last stays."""
+    """Move results and their state to the selected places; of equal offsets the last one wins."""
     table, offsets, _ = columns
     hidden, garbage = (
         result._storage.unwritten(result.region),

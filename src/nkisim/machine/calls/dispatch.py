@@ -112,7 +112,7 @@ def _refuse_other_versions(declared: Instruction, values: tuple[Any, ...], versi
 def _of_other_versions(
     declared: Instruction, values: tuple[Any, ...], version: str
 ) -> tuple[str, str] | None:
-    """Return what a version lacks of a call, and a version that has it; None if it has all."""
+    """Return a name in a call that ``version`` lacks and a version that has it, or None."""
     calls = CALLS[declared.name]
     known = calls.get(version)
     if known is None:
@@ -170,11 +170,11 @@ def _first_plan(declared: Instruction, values: tuple[Any, ...], core: Core) -> P
 
 
 class _VaryingPlan:
-    """The plan of calls that differ in the numbers of ``Instruction.varying``.
+    """The plans of calls that differ only in numbers that ``Instruction.varying`` names.
 
-    Calls with legal numbers share one plan, others have their own. New numbers are checked by the
-    constraints that read one of them: a constraint that reads none when the plan is made reads none
-    in any call with its key.
+    Calls with legal numbers share one plan; every other call has its own plan. New numbers are
+    checked by those constraints only that read a varying argument in the first call: the other
+    constraints read none in any call with the same key.
     """
 
     __slots__ = ("checks", "declared", "names", "numbers_of", "plans", "shared", "varying")
@@ -224,17 +224,18 @@ def _checks_of(
 
 
 _MOST_NUMBERS = 1 << 12
-"""Numbers of one plan that are remembered as checked."""
+"""Largest number of entries of ``_VaryingPlan.plans``; beyond it the cache is cleared."""
 
 _FLOAT, _ZERO = (float, False), (float, True)
 _EXACT = 1 << 24
 
 
 def _operand_key(value: Any) -> Any:
-    """Return the key of a tensor operand: its layout, or the kind of number.
+    """Return the key of a tensor operand: the layout of a tensor, or the kind of a number.
 
-    Numbers change from call to call of a loop, so the key of a float, and of an integer exact in
-    float32, is only whether it is 0. Layout keys are numbers: the key of anything else never is.
+    A number may change in every iteration of a loop. The key of a float, and of an integer that is
+    exact in float32, is therefore its type and whether it is 0. The key of a layout is an integer,
+    and no other key is one.
     """
     kind = type(value)
     if kind is NkiTensor:

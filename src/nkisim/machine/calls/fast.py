@@ -1,9 +1,9 @@
-"""Fast path of a plan: results that are rounded into their destination, without the body's layers.
+"""Fast path of a plan: computes results directly into their destination, without the body.
 
-The path is chosen when the plan is made: a shortcut of the instruction on stored elements, which
-computes large tiles in blocks, or its function, which can write into the destination. Both give the
-bits of the body. Results before rounding are known only to the body, so it computes where values
-are checked.
+The path is chosen when the plan is made. It is the shortcut of the instruction, which computes on
+stored elements and large tiles in blocks, or the function of the instruction, which can write into
+the destination. Both give the bits of the body. Checks of values need results before rounding,
+which only the body returns, so calls with such checks do not take the fast path.
 """
 
 from __future__ import annotations
@@ -54,11 +54,13 @@ class Function(NamedTuple):
     """The function of an instruction for the calls of one signature.
 
     Attributes:
-        function: Takes the elements that the call reads, the elements that a sum is added to, if
-            the result is one, and ``out``, the array for the result, or None.
-        given: The operands that the call reads, each with its name and its conversion; both are
-            None for numbers, and the conversion for elements that are taken as they are stored.
-        into: Whether it writes into the destination; otherwise its result has to be rounded.
+        function: Takes the elements that the call reads, the present elements of ``dst`` if the
+            call adds to them, and ``out``: the array for the result, or None.
+        given: For each operand that the call reads: its place in the arguments, its name and its
+            conversion. A number has neither name nor conversion. The conversion is None if the
+            elements are taken as stored.
+        into: Whether ``function`` writes into the destination; otherwise its result is rounded into
+            it.
         converts_nothing: Whether operands and result are float32.
     """
 

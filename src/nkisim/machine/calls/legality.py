@@ -92,7 +92,7 @@ def _check_together(call: Call) -> None:
 
 
 def _too_large(call: Call, tensor: NkiTensor) -> bool:
-    """Return whether a tile alone is larger than its memory, which its allocation reports."""
+    """Return whether one tile exceeds its memory; its allocation has reported that."""
     generation = call.generation
     psum = tensor.buffer is MemoryRegion.psum
     limit = generation.psum_bytes if psum else generation.sbuf_usable_bytes
@@ -125,7 +125,7 @@ def _check_operand(call: Call, name: str, operand: Operand) -> None:
     value = call.values[name]
     if value is None and operand.optional:
         return
-    if operand.many:  # which the instruction's own constraints check
+    if operand.many:  # checked by the instruction's constraints
         return
     if not isinstance(value, NkiTensor):
         if operand.scalar and isinstance(value, (int, float, np.number)):
@@ -227,7 +227,7 @@ def _check_placement(call: Call, name: str, operand: Operand, tensor: NkiTensor)
             allowed="sbuf",
             fix="move it through SBUF, or use the vector engine",
         )
-    if operand.writes and not _is_sink(call, name, tensor) and _revisits(tensor):
+    if operand.writes and not _is_discarded(call, name, tensor) and _revisits(tensor):
         call.fail(
             rules.REPEATED_WRITE,
             f"{name} writes some elements more than once: pattern {tensor.get_pattern()}",
@@ -296,7 +296,7 @@ def _check_partition_start(call: Call, name: str, tensor: NkiTensor) -> None:
 
 def _check_fields(call: Call, name: str, tensor: NkiTensor) -> None:
     """Check that the free dimensions fit the instruction's access-pattern fields."""
-    strides: list[int] = []  # of dimensions that cannot be merged with the next
+    strides: list[int] = []  # one per dimension that does not merge with the next
     for extent, stride in zip(tensor.shape[1:], tensor.form.strides[1:], strict=True):
         if extent == 1:
             continue
@@ -350,10 +350,10 @@ def _revisits(tensor: NkiTensor) -> bool:
     return bool((np.diff(offsets) < tensor.itemsize).any())
 
 
-def _is_sink(call: Call, name: str, tensor: NkiTensor) -> bool:
-    """Return whether a result is discarded: it has a step of 0, and its reduction is stored.
+def _is_discarded(call: Call, name: str, tensor: NkiTensor) -> bool:
+    """Return whether ``dst`` has a step of 0 and only ``reduce_res`` is of use.
 
-    Assumes that it is not read later: such a read may be missed.
+    Later reads of ``dst`` are not searched for, so such a read is not reported.
     """
     return (
         name == "dst" and call.values.get("reduce_res") is not None and 0 in tensor.form.strides[1:]

@@ -195,8 +195,8 @@ class Resolution:
     """Resolution for all calls of one signature.
 
     Attributes:
-        replaced: Arguments that are replaced because the given ones break a rule, by their place.
-        dynamic: Whether an operand has an offset in a register or a tile.
+        replaced: Place and new value of each argument that broke a rule and was replaced.
+        dynamic: Whether an operand has an offset that is read from a register or a tile.
     """
 
     __slots__ = ("_group", "_instruction", "_operands", "_pairs", "_skips", "dynamic", "replaced")

@@ -13,7 +13,7 @@ from nkisim.spec import rules
 from nkisim.spec.instruction import Instruction
 
 Named = Sequence[tuple[int, str]]
-"""Arguments by number, with their names."""
+"""Arguments: the place and the name of each."""
 
 
 def check_overlaps(

@@ -4,9 +4,9 @@ Legality depends on shapes, dtypes, buffers and the generation, not on values. T
 signature is checked and compiled to a plan: the reads, the computation, the writes and the findings
 of every such call.
 
-An instruction is computed in one of two ways, with identical bits: by its body, which returns
-results before rounding, or by the plan's fast path (``fast``), if it has one and no values are
-checked. Operands are resolved before (``resolution``).
+An instruction is computed by its body, which returns results before rounding, or by the plan's fast
+path (``fast``), if it has one and no values are checked. Both give identical bits. Operands are
+resolved first (``resolution``).
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class Plan:
         if arithmetic == "fp32" and self.watch is None and one_result:
             result = self.writes[0][1]
             function = make_function(instruction, call, result, inexact=self.inexact)
-        # A shortcut is faster than a conversion, but not faster than NumPy in float32.
+        # A shortcut is faster than the function with conversions, but not without them (float32).
         if instruction.shortcut is not None and not (function and function.converts_nothing):
             shortcut = instruction.shortcut(call)
             if shortcut is not None:
@@ -243,7 +243,7 @@ class Plan:
             self._emit(core, values, accessed(arguments, selected))
 
     def _note_use(self, clock: int, values: tuple[Any, ...]) -> None:
-        """Record the time and the extent of the use of each operand in its lifetime."""
+        """Record the instruction number and the used extent of each operand in its lifetime."""
         for index, _ in self.reads:
             life = values[index].life
             life.last_use = clock
@@ -332,7 +332,7 @@ class Plan:
                 note_mask_fill(core, arguments, first, dst)
 
     def _fits_fast(self, fast: Fast, core: Core, tensors: Sequence[Any]) -> bool:
-        """Return whether the fast path computes a call: no checks of values, and no overlap."""
+        """Return whether the fast path may compute a call: no value checks, no shared bytes."""
         if core.recorder.watches_values:
             return False
         if not fast.interleaves:

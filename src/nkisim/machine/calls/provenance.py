@@ -6,9 +6,9 @@ marked with its origin. The marks are conservative: false positives are possible
 are not, except in runs without values, where nothing is marked if an offset in a tile selects the
 destination or a predicate selects the source.
 
-NaN in the inputs propagates without a finding, so each is reported once. A mask constant that
-represents minus infinity is finite in float32 and infinite in a narrower type; a NaN that results
-from it is a separate finding, with the place where the constant was narrowed.
+NaN in the inputs propagates without a finding, so each is reported once. A mask constant near the
+lowest float32 number becomes minus infinity in a narrower type. A NaN that results from it is a
+separate finding, with the place where the constant was narrowed.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ def _mark_rows(rows: Rows, origins: Array, value: Any) -> None:
 
 
 def _reached(read: list[Garbage], spread: Spread, shape: tuple[int, ...]) -> Array:
-    """Return the origins of garbage in a result of this shape, by element and 0 for none."""
+    """Return the origin of the garbage in each element of a result of ``shape``, 0 for none."""
     joined = np.zeros(shape, np.uint8)
     for found in read:
         np.maximum(joined, _one(found, spread, shape), out=joined)
@@ -106,7 +106,7 @@ def _reached(read: list[Garbage], spread: Spread, shape: tuple[int, ...]) -> Arr
 
 
 def _one(found: Garbage, spread: Spread, shape: tuple[int, ...]) -> Array:
-    """Return the origins in a result that come from one operand."""
+    """Return the origins that the garbage of one operand gives a result."""
     origins, size = found.origins, int(np.prod(shape))
     if found.operand == "dst":  # the accumulator of a sum
         return origins
@@ -132,10 +132,10 @@ _LOWEST = -3.3961775e38
 _NUMBERS = (float, np.floating, np.ndarray)
 
 _READS = ("D009", "D021")
-"""Rules about what an instruction reads; one that is broken is the reason of a NaN there."""
+"""Rules about operands; where one is broken, a NaN has a known cause and is not flagged."""
 
 _CHAINS = ("R006", "R007", "R008", "R009")
-"""Rules about accumulators, whose contents are undefined after one was broken."""
+"""Rules about accumulator chains; after one is broken the registers are undefined."""
 
 
 def check_finite(instruction: str, arguments: Sequence[Any], result: Any) -> None:
@@ -194,7 +194,7 @@ def _made_infinity(finding: Finding) -> bool:
 
 
 def note_mask_fill(core: Core, arguments: Sequence[Any], result: Any, dst: NkiTensor) -> None:
-    """Record that the lowest float32 numbers are narrowed to minus infinity."""
+    """Record the first place where a number near the lowest float32 is narrowed to -infinity."""
     if core.mask_fills or dst.dtype not in ("bfloat16", "float16") or not dst.origin.precise:
         return
     lowest = min((a for a in arguments if isinstance(a, float) and np.isfinite(a)), default=0.0)

@@ -34,14 +34,14 @@ Storer = Callable[[Any, Any], None]
 Note = Callable[[Any], object]
 """Records a write to an operand."""
 Store = tuple[int, Storer, Note]
-"""How to write a result: the place of its operand in the arguments, the write, and its record."""
+"""A result's place in the arguments, the function that writes it, and the one that records it."""
 Loaded = tuple[NkiTensor, np.ndarray]
 """An operand as its view and its elements in storage form."""
 
 _FLOAT32, _BFLOAT16 = np.dtype(np.float32), bfloat16.numpy
 _EXACT = 2.0**24
 _SMALL = 1024
-"""Tile size up to which a conversion is faster than choosing a better one."""
+"""Elements up to which the general conversion is faster than selecting a special one."""
 
 _NARROW_FLOATS = ("float16", "float8_e4m3", "float8_e4m3fn", "float8_e5m2")
 
@@ -103,7 +103,7 @@ def make_narrower(tensor: NkiTensor, name: str, instruction: str, *, inexact: Ru
 def make_converter(
     tensor: NkiTensor, operand: Operand, name: str, instruction: str, *, inexact: Rule
 ) -> Convert:
-    """Return the conversion of an operand's stored elements to what a body in float32 takes."""
+    """Return the conversion of stored elements to the argument of a body in float32."""
     widen = make_widener(tensor, name, instruction, inexact=inexact)
     flatten = _flattener(tensor, operand)
     if flatten is unconverted:
@@ -317,7 +317,7 @@ def _check_integer_range(
             fix="clip before converting, or use a wider type",
         )
         return
-    # Arithmetic into integers is a usual way to round; a copy is not.
+    # Kernels round on purpose by arithmetic into integers, but not by a copy.
     if inexact is rules.INEXACT_MOVE and _watches_values() and result.dtype.kind == "f":
         _check_fractions(result, dtype, instruction, operand)
     if inexact is not rules.INEXACT_MOVE and dtype.bits == 32 and max(-low, high) > _EXACT:

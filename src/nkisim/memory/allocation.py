@@ -30,7 +30,7 @@ _FORMS: dict[tuple[int, bool], dict[Request, Form]] = {}
 """Cached forms of legal tiles, by generation and by whether types are stored precisely."""
 
 _MOST_FORMS = 1 << 12
-"""Forms that are cached for each of these; a full cache is cleared."""
+"""Largest number of cached forms per generation and precision; a full cache is cleared."""
 
 
 class _Placed:
@@ -73,7 +73,7 @@ class SharedHbm:
         return NkiTensor(known.life, known._storage, known._owner, known.form)
 
     def keep_private(self, memory: CoreMemory, made: NkiTensor) -> None:
-        """Keep a tensor of one core to the end of the run, so that ``twin_of`` can return it."""
+        """Store a tensor of one core until the end of the run, for ``twin_of``."""
         self._private.setdefault(memory, []).append(made)
 
     def twin_of(self, view: View) -> NkiTensor | None:
@@ -90,7 +90,7 @@ class SharedHbm:
         return None
 
     def unmatched(self, counts: list[int]) -> list[NkiTensor]:
-        """Return the shared tensors that not every core has allocated."""
+        """Return the shared tensors that only some cores have allocated."""
         return self._tensors[min(counts) :]
 
 
@@ -150,7 +150,7 @@ class CoreMemory:
             return self._new(shape, dtype, region, name, address, made, where)
         if name:
             self._remember_name(name, made, where)
-        # A tile on chip that breaks no rule; equal ones of a line have one origin.
+        # A legal tile on chip: equal tiles of one source line share one Origin.
         origin = None if name else self._origins.get((form, made))
         if origin is None:
             row_bytes = math.prod(form.shape[1:]) * form.itemsize
@@ -292,7 +292,7 @@ class CoreMemory:
             )
         if address is not None:
             legal &= self._address_is_legal(shape, dtype, device_bytes, region, address, where)
-            # Widened elements do not fit the device's addresses; such a tensor has its own bytes.
+            # Elements that are stored wider than on the device do not fit its addresses: own bytes.
             if row_bytes == device_bytes:
                 arena = self._arena(region)
                 return arena, address[0] * arena.pitch + address[1], legal

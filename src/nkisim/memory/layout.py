@@ -37,11 +37,11 @@ class Form:
     """Description shared by equal tiles, so that a new one only needs its bytes.
 
     Attributes:
-        shape, dtype, buffer, start, strides, itemsize, region, whole: As of the tensors that have
-            it.
+        shape, dtype, buffer, start, strides, itemsize, region, whole: Those attributes of every
+        tensor with this form.
         layout: Number of the layout; -1 until first used.
-        runs: Dense runs of such a tensor in memory; None until first used.
-        views: Forms of slices of such a tile, by their bounds.
+        runs: Dense runs of a tensor with this form; None until first used.
+        views: Forms of slices of a tensor with this form, by the bounds of the slice.
     """
 
     __slots__ = (

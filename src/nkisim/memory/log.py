@@ -3,13 +3,15 @@
 Capacity and addresses are checked at the end of a run, from the lifetimes of all tiles. A loop may
 allocate millions, so lifetimes that can no longer change a result are dropped from time to time:
 
-- A tile is live from its first write to its last use, and a freed one is not used again. Between
-  the uses of tiles that are not freed, only the moment with the most live bytes matters: the freed
-  tiles that are live then are kept.
-- Of placed tiles those are kept that overlap another in space and time, or will if a tile that is
-  not freed is used again.
+- A tile is live from its first write to its last use, and a freed one is not used again. The first
+  and last uses of tiles that are not freed divide the time into intervals. In each interval only
+  the moment with the most live bytes matters: the log keeps the freed tiles that are live at that
+  moment.
+- The log keeps a placed tile that overlaps another in space and time, or will overlap one that is
+  not freed if that one is used again.
 
-Peaks are exact. Of equal collisions with one tile that is used again, one is kept.
+Peaks are exact. If several equal tiles would collide with one tile in the same way, one of them is
+kept.
 """
 
 from __future__ import annotations
@@ -87,11 +89,11 @@ class Lifetime:
         origin: The request for the allocation.
         first_use, last_use: Numbers of the first instruction that wrote it and of the last that
             used it, or -1.
-        number: Of a placed tile, its number among those of its line, from 0.
+        number: Number of a placed tile among the placed tiles of its source line, from 0.
         placed: Whether it shares the bytes of its memory with other placed tiles.
-        reached: Of a placed tile, the partitions and bytes in them that instructions have used;
-            None before the first, and for other tiles.
-        region, shape, dtype, name, address: As requested.
+        reached: The partitions, and the bytes in each, that instructions have used of a placed
+        tile. None before the first use, and for other tiles. region, shape, dtype, name, address:
+        The values in the request.
         line: File and line of the allocation.
     """
 
@@ -115,7 +117,7 @@ class Lifetime:
 
     @property
     def label(self) -> str:
-        """The given name, else that of the variable it was assigned to, or "unnamed"."""
+        """The given name, else the name of the assigned variable, else "unnamed"."""
         return self.name or assigned_name(*self.line) or "unnamed"
 
     def called(self, operand: str) -> str:
@@ -123,17 +125,17 @@ class Lifetime:
         return f"`{self.name}`" if self.name else operand
 
     def reach(self, view: Any) -> None:
-        """Note the part of a placed tile that an instruction uses: a view, its offset applied."""
+        """Extend ``reached`` by a view that is used; by the whole tile if its offset is unknown."""
         form = view.form
         if form is self._form:
-            return  # as the last one
+            return  # the same part as last time
         self._form = form
         known = view.indirection is None
         box = box_of((form if known else self.origin.form).region, view._storage.pitch)
         self.reached = box if self.reached is None else union_of(self.reached, box)
 
     def written(self, clock: int) -> None:
-        """Note a write."""
+        """Record that instruction number ``clock`` writes the tile."""
         self.last_use = clock
         if self.first_use < 0:
             self.first_use = clock
@@ -142,9 +144,10 @@ class Lifetime:
 QUADRANT = 32
 """Partitions of a quarter of SBUF or PSUM."""
 
-# Each gives a lower bound of the bytes that tiles need together, wherever they are placed.
+# With the weights of either row, the weighted bytes of live tiles never exceed four quarters of the
+# memory, wherever the tiles are placed. A larger sum therefore shows that they do not fit.
 SHARES = ((0, 1, 2, 3, 4), (0, 0, 2, 4, 4))
-"""Quarters of the partitions that a tile is counted for, by the quarters that it needs."""
+"""Weight of a tile in quarters of the partitions, indexed by the quarters that it needs."""
 
 _FEWEST = 4096
 """Number of tiles below which nothing is dropped."""
@@ -168,12 +171,13 @@ class AllocationLog:
 
     Attributes:
         lines: Placed tiles by file and line of their allocation.
-        neighbours: Pairs of tiles placed one after the other by different lines, at a distance of
-            bytes that is the number of elements of the first; one per pair of lines and forms.
+        neighbours: Pairs of tiles that different lines placed one after the other, with a distance
+            in bytes equal to the number of elements of the first tile. One pair per pair of lines
+            and forms.
 
     Args:
         generation: Generation of the core.
-        whole: Whether all lifetimes are kept, for a drawing.
+        whole: Whether no lifetime is dropped, as a picture of the memory needs.
     """
 
     __slots__ = (
@@ -258,7 +262,7 @@ class AllocationLog:
             for pair in collisions(placed):
                 kept.update(pair)
             kept.update(_may_collide(dead, alive))
-            # Findings name one tile without an address.
+            # One tile without an address is kept, for a finding to name.
             kept.update([life for life in dead if life.address is None][:1])
         for life in freed:
             if life not in kept:
@@ -280,8 +284,8 @@ def device_bytes(tile: Lifetime | Origin, unit: int = 1) -> int:
 def space(tile: Lifetime | Origin) -> tuple[int, int, int, int]:
     """Return the first and last partition and byte of a placed tensor, ends excluded.
 
-    The space is what instructions have used of the tensor; all of it for an ``Origin``, and where
-    the use is unknown.
+    The space is the part that instructions have used. It is the whole tensor for an ``Origin``, and
+    if the use is unknown.
     """
     if isinstance(tile, Lifetime) and tile.reached is not None:
         return tile.reached
@@ -323,13 +327,13 @@ def collisions(placed: Sequence[Lifetime]) -> list[tuple[Lifetime, Lifetime]]:
 def _at_peaks(
     dead: Sequence[Lifetime], alive: Sequence[Lifetime], unit: int, partitions: int
 ) -> list[Lifetime]:
-    """Return the freed tiles that are live when most bytes are, between uses of the others."""
+    """Return the freed tiles live at the peak of each interval between uses of ``alive`` tiles."""
     if not dead:
         return []
     first = np.array([tile.first_use for tile in dead])
     last = np.array([tile.last_use for tile in dead])
     edges = np.unique([use for tile in alive for use in (tile.first_use, tile.last_use)])
-    # A tile that is not freed covers all or nothing of the time between two edges.
+    # Between two edges a tile that is not freed is live all the time or never.
     points = np.union1d(first, edges).astype(np.int64)
     segment = np.searchsorted(edges, points) + np.searchsorted(edges, points, "right")
     begun, ended = (
@@ -356,7 +360,7 @@ def _at_peaks(
 
 
 def _may_collide(dead: Sequence[Lifetime], alive: Sequence[Lifetime]) -> list[Lifetime]:
-    """Return freed tiles that collide with a tile that is not freed, if it is used again."""
+    """Return freed tiles that collide with an ``alive`` tile if that tile is used again."""
     waiting = [tile for tile in alive if tile.address is not None]
     if not waiting:
         return []
@@ -370,7 +374,7 @@ def _may_collide(dead: Sequence[Lifetime], alive: Sequence[Lifetime]) -> list[Li
         firsts = [tile.first_use for tile in tiles]
         here = space(origin)
         for other in waiting:
-            there = space(other.origin)  # it may reach more when it is used again
+            there = space(other.origin)  # all of it: later uses may extend ``reached``
             meets = here[0] < there[1] and there[0] < here[1]
             if meets and here[2] < there[3] and there[2] < here[3]:
                 found += tiles[bisect_right(firsts, other.last_use) :][:1]
@@ -379,7 +383,7 @@ def _may_collide(dead: Sequence[Lifetime], alive: Sequence[Lifetime]) -> list[Li
 
 
 def _apart_by_elements(a: Origin, b: Origin) -> bool:
-    """Return whether the address of a tile is that of another plus its number of elements."""
+    """Return whether ``b`` begins as many bytes after ``a`` as ``a`` has elements per partition."""
     assert a.address is not None and b.address is not None
     elements = math.prod(a.form.shape[1:])
     apart = b.address[1] - a.address[1]

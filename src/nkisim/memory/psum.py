@@ -7,8 +7,8 @@ overlapping regions are correct. A table of whole regions is checked first, beca
 matmul writes exactly the region of an earlier one.
 
 Bytes belong to the tensor that wrote them last. A group whose bytes another tensor has written is
-no longer followed, so that the cost of an instruction depends on the groups that fit PSUM at the
-same time and not on the number of tensors that were ever placed there.
+no longer tracked. The cost of an instruction therefore depends on the groups that fit PSUM at the
+same time, not on the number of tensors that were ever placed there.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ class AccumulationState:
                 self._followed.pop(group, None)
 
     def read(self, region: Region) -> None:
-        """Note that an engine read ``region``: the groups that it touches have been evicted."""
+        """Record that an engine read ``region``; groups that share bytes count as evicted."""
         self._last = None
         if self._followed:
             for group in self._sharing(region):
@@ -106,7 +106,7 @@ class AccumulationState:
         return groups is not None and groups.interrupted(region)
 
     def evicted(self, owner: Any, region: Region) -> bool:
-        """Return whether a part of the sum in ``region`` was read, or lost, since its matmul."""
+        """Return whether part of ``region`` was read or overwritten since its last matmul."""
         groups = self._of(owner)
         return groups is not None and groups.evicted(region, box_of(region, self._pitch))
 
@@ -157,9 +157,9 @@ class _Group:
         region: The region.
         top, bottom, left, right: Rows and bytes in a row that it reaches, ends excluded.
         dense: Whether it has all bytes of these rows and columns.
-        reads: Regions that were read, or lost to another tensor, since its last matmul.
+        reads: Regions that were read, or overwritten through another tensor, since its last matmul.
         interrupted: Whether something else wrote a part of it since its last matmul.
-        began: Number of its last matmul, among those of the storage that began or resumed a sum.
+        began: Number of its last matmul in the order of the ``open`` calls of the storage.
     """
 
     __slots__ = (
@@ -189,7 +189,7 @@ class _Group:
 
     @property
     def evicted(self) -> bool:
-        """Whether a part of it was read, or lost its bytes, since its last matmul."""
+        """Whether a part of it was read or overwritten since its last matmul."""
         return bool(self.reads)
 
     def begin(self, number: int) -> None:
@@ -226,7 +226,7 @@ class _Groups:
         return group
 
     def close(self, region: Region) -> list[_Group]:
-        """Note that another engine wrote a region through the same tensor; return what it ended."""
+        """Record that another engine wrote a region of this tensor; return the group it closed."""
         ended = [found for found, group in self.opened.items() if group.interrupted]
         self._closed.update(ended)
         self._mark(region, 0)
@@ -238,11 +238,11 @@ class _Groups:
         return region in self._closed if group is None else group.interrupted
 
     def evicted(self, region: Region, box: Box) -> bool:
-        """Return whether an open element of a region was read, or lost, since its last matmul."""
+        """Return whether an open element of a region was read or overwritten since its matmul."""
         group = self.opened.get(region)
         if group is not None and not group.interrupted:
             return group.evicted
-        # Several groups share the region; of each element the last one decides.
+        # Several groups share the region; for each element the last group decides.
         met = [g for g in self.opened.values() if _meet(g.box, box)]
         if not any(g.evicted for g in met):
             return False

@@ -9,9 +9,9 @@ Fresh bytes are not filled. The map of written bytes decides what a read may see
 are replaced by a sentinel when they are read (NaN, or 4 for integers), so a full write has no extra
 cost.
 
-A storage owns its bytes, with one exception: that of an argument may use the bytes of the caller's
-array, which it never changes. It is ``borrowed`` then, and a writer calls ``own`` first, which
-makes a copy. So an argument is copied only if the kernel writes to it.
+A storage owns its bytes, with one exception: the storage of an argument may use the bytes of the
+caller's array. It is ``borrowed`` then, and a writer calls ``own`` first, which makes a copy. So an
+argument is copied only if the kernel writes to it.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ _BYTE = np.dtype(np.uint8)
 
 
 Guards = Callable[[range], list[Any]]
-"""From numbers of synchronisations of a core to the storages that they name, None for all."""
+"""Maps synchronisation numbers of a core to the storages they guard; None is all memory."""
 
 
 class Sharing(Protocol):
     """Tracks the accesses of several cores to one storage; tensors are views of it."""
 
     def read(self, tensor: Any, core: int, epoch: int, instruction: str, guards: Guards) -> None:
-        """Note a read; ``guards`` are those of the reading core's barriers."""
+        """Record a read; ``guards`` returns the storages of the reading core's barriers."""
 
     def write(self, tensor: Any, core: int, epoch: int, where: np.ndarray | None) -> None:
         """Note a write, of the elements where ``where`` is true."""

@@ -62,7 +62,7 @@ class Grains:
         unit, extents, steps, *_ = runs
         if not unit:
             return np.empty(0, self._dtype)
-        grain = self._suit(unit)
+        grain = self._refine(unit)
         if grain != unit:
             factor = unit // grain
             extents = (*extents[:-1], extents[-1] * factor)
@@ -73,7 +73,7 @@ class Grains:
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray:
         """Return the marks of a view, those of an element along the last dimension."""
-        grain = self._suit(math.gcd(itemsize, start, *strides))
+        grain = self._refine(math.gcd(itemsize, start, *strides))
         steps = (*(stride // grain for stride in strides), 1)
         return self._view((*shape, itemsize // grain), start // grain, steps)
 
@@ -83,8 +83,8 @@ class Grains:
             first, steps = first * width, tuple(step * width for step in steps)
         return np.ndarray(extents, self._dtype, self._marks, first, steps)
 
-    def _suit(self, unit: int) -> int:
-        """Return the grain, after splitting marks where a view needs parts of ``unit`` bytes."""
+    def _refine(self, unit: int) -> int:
+        """Return the grain; split the marks first if it does not divide ``unit`` bytes."""
         unit = math.gcd(unit, self._size)
         if not self._grain:
             self._grain = unit
@@ -92,7 +92,8 @@ class Grains:
         elif unit % self._grain:
             finer = math.gcd(unit, self._grain)
             marks, factor = self._unmarked(finer), self._grain // finer
-            # Placed tensors share a whole memory, of which they are a small part.
+            # Placed tensors use a small part of the memory: only the range of changed marks is
+            # copied.
             marked = np.flatnonzero(self._marks != self._first)
             if marked.size:
                 low, high = marked[0], marked[-1] + 1
@@ -103,12 +104,12 @@ class Grains:
     def _unmarked(self, grain: int) -> np.ndarray:
         count = self._size // grain
         if not self._first:
-            return np.zeros(count, self._dtype)  # memory that is touched when it is marked
+            return np.zeros(count, self._dtype)  # pages are touched only when marked
         return np.full(count, self._first, self._dtype)
 
 
 class Marks(Grains):
-    """The written bytes of one block of memory; none, or all of them at first.
+    """The written bytes of one block of memory; initially none, or all of them.
 
     Tiles are mostly written part by part and then read whole. So written views are buffered and
     marked only at the next query, and not at all if they tile the block completely.
@@ -146,9 +147,9 @@ class Marks(Grains):
         for start, runs in later:
             self._of(start, runs)[...] = 1
 
-    def _suit(self, unit: int) -> int:
+    def _refine(self, unit: int) -> int:
         self._mark()
-        return super()._suit(unit)
+        return super()._refine(unit)
 
     def _fill_all(self) -> bool:
         """Return whether the written views are adjacent, have equal runs and cover the block."""
@@ -200,11 +201,11 @@ class Runs(NamedTuple):
     """The dense runs of a view in memory.
 
     Attributes:
-        unit: The largest grain that divides the runs; 0 for a view without elements.
-        extents, steps: Of the view in grains; the last dimension is along its runs.
+        unit: The largest grain that divides the runs; 0 for a view without elements. extents,
+        steps: Extents and steps of the view in grains; the last dimension is along its runs.
         nbytes: Bytes of all elements.
         dense: Whether it is a single run.
-        lines: Of a view with one dimension of runs, their number, bytes, and distance; else None.
+        lines: Number, bytes and distance of the runs if they form one dimension, else None.
     """
 
     unit: int

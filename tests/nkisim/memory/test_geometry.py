@@ -81,7 +81,7 @@ def test_rows_behind_a_start(stride, offset, columns):
     """As many rows of a pattern as end inside of the tensor."""
     view = tensor((15,), nl.float32, nl.private_hbm).ap([[1, 1], [1, columns]], offset=offset)
     ends = [4 * offset + stride * row + 4 * columns for row in range(20)]
-    assert view.room(stride) == sum(end <= 60 for end in ends)
+    assert view.rows_after_start(stride) == sum(end <= 60 for end in ends)
 
 
 @given(views())

@@ -163,7 +163,7 @@ def _rows(
     if indices.size < rows:
         bad_offset(tensor, f"vector_offset holds {indices.size} indices for {rows} rows")
     indices = indices[:rows]
-    extent = min(indirect.extent, tensor.room(indirect.stride))
+    extent = min(indirect.extent, tensor.rows_after_start(indirect.stride))
     table = tensor.table(indirect, extent)
     inside = (indices >= 0) & (indices < extent)
     if not skip and not inside.all():

@@ -69,7 +69,7 @@ class NkiTensor(PatternMethods, NoOperators):
         view = self._slices.get(form)
         if view is None:
             view = NkiTensor(self.life, self._storage, self._owner, form)
-            if self._storage.complete:  # before that each part is sliced only once
+            if self._storage.complete:  # while being filled, each part is sliced only once
                 if len(self._slices) % _KEPT_SLICES == 0:  # empty, or full
                     self._slices = {}
                 self._slices[form] = view
@@ -78,10 +78,10 @@ class NkiTensor(PatternMethods, NoOperators):
     def _sliced(
         self, first: Any, last: Any, plane: int | None, left: Any, right: Any
     ) -> Form | None:
-        """Return the form of ``self[first:last, left:right]``, with a plane of three dimensions.
+        """Return the form of ``self[first:last, left:right]``, with an integer ``plane`` between.
 
-        None where it is not certain that no rule breaks: for other indices than integers, or
-        outside the tensor.
+        None if the slice may break a rule: bounds that are no integers or exceed the tensor, and
+        views with a dynamic offset or of unchecked extent.
         """
         form = self.form
         shape, strides, start = form.shape, form.strides, form.start
@@ -112,7 +112,7 @@ class NkiTensor(PatternMethods, NoOperators):
         return view
 
     def __setitem__(self, key: Index | tuple[Index, ...], value: Any) -> None:
-        """Copy ``value`` into a view; a finding before NKI 0.6.0, and for what is no tensor."""
+        """Copy ``value`` into a view; a finding before NKI 0.6.0, and if ``value`` is no tensor."""
         if isinstance(value, NkiTensor) and is_off("L028"):
             NkiTensor.assign(self[key], value)
             return

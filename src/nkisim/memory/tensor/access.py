@@ -58,8 +58,7 @@ def pattern_of_part(
 ) -> Geometry:
     """Return the geometry of a pattern on a part of a tensor in 0.3.0 and 0.4.0: a finding.
 
-    It is applied as if the part were a tensor: pattern and offset count elements of the view in its
-    own layout, row by row.
+    Pattern and offset count elements of the view, row by row.
     """
     kind = view.dtype if dtype is None else require_dtype(dtype, "ap()")
     flag(
@@ -192,7 +191,7 @@ def bad_offset(view: View, why: str, method: str = "ap") -> None:
 
 
 def refuse_columns(view: View, method: str) -> None:
-    """Raise S025 for a view made by ``indirect``, of which there are no other views."""
+    """Raise S025: ``method`` does not accept a view made by ``indirect``."""
     if view.indirection is not None and view.indirection.kind == "columns":
         bad_offset(view, "the tensor is a view made by indirect()", method)
 

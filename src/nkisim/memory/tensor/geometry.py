@@ -82,7 +82,7 @@ class View(NKIObject):
 
     life: Lifetime
     _storage: Storage
-    _owner: object  # freed with the last view of the allocation; the storage, if not shared
+    _owner: object  # freed with the last view; the storage itself if not shared
     form: Form
     shape: tuple[int, ...]
     dtype: DType
@@ -163,7 +163,7 @@ class View(NKIObject):
 
     @property
     def strides(self) -> tuple[int, ...]:
-        """Distance in elements of neighbours in each dimension."""
+        """Elements between neighbours in each dimension."""
         if not is_on_chip(self.form.buffer):
             return tuple(stride // self.form.itemsize for stride in self.form.strides)
         steps = []
@@ -193,10 +193,10 @@ class View(NKIObject):
             kind = self.life.origin.storage_dtype(self.dtype)
             form = self.form
             if 0 in form.shape:
-                return np.empty(form.shape, kind)  # it may begin past the end of its memory
+                return np.empty(form.shape, kind)  # start may exceed the memory
             found = np.ndarray(form.shape, kind, self._storage.data, form.start, form.strides)
             if self._storage.borrowed:
-                return found  # the bytes become others at the first write
+                return found  # not cached: the first write copies the bytes
             self._array = found
         return self._array
 
@@ -256,7 +256,7 @@ class View(NKIObject):
         offset, pitch = start - origin.form.start, self._storage.pitch
         return _fits(offset, shape, strides, itemsize, pitch, rows, origin.row_bytes)
 
-    def room(self, stride: int) -> int:
+    def rows_after_start(self, stride: int) -> int:
         """Return the number of rows, ``stride`` bytes apart, that fit after the start, in HBM."""
         start, shape, strides, itemsize = self.form.region
         origin, reach = self.life.origin, _reach(shape[1:], strides[1:])[1] + itemsize
@@ -293,7 +293,7 @@ def _fits(
     rows: int,
     row_bytes: int,
 ) -> bool:
-    """Return whether a view lies in ``rows`` rows of its own, or, with none, in one block."""
+    """Return whether a view lies in ``rows`` rows; with 0 rows, in one block of ``row_bytes``."""
     if 0 in shape:
         return True
     row, byte = divmod(offset, pitch)
@@ -314,7 +314,7 @@ def _product(extents: Sequence[int]) -> int:
 
 
 def _reach(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, int]:
-    """Return the extent of a pattern before and after its start."""
+    """Return the lowest and the highest offset of a pattern from its start."""
     low = high = 0
     for extent, stride in zip(shape, strides, strict=True):
         if stride < 0:

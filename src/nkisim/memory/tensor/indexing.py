@@ -82,7 +82,7 @@ def index_view(tensor: View, index: Any) -> Selection:
 def _keep_two_dimensions(
     tensor: View, dropped_rows: tuple[int, int] | None, shape: list[int], strides: list[int]
 ) -> None:
-    """Give an on-chip result its partition and free dimension back when integers removed them."""
+    """Insert the partition or free dimension that integers removed from an on-chip view."""
     if dropped_rows is not None:
         if len(shape) < 2 or since("0.5.0"):
             shape.insert(0, dropped_rows[0])

@@ -23,7 +23,7 @@ def documented(member: M, name: str = "") -> M:
 
 
 def changed(changes: Mapping[str, Callable[..., Any]]) -> Callable[[M], M]:
-    """Return a decorator for a method that all versions have, with its changes by version."""
+    """Return a decorator for a method of all versions; ``changes`` are its later definitions."""
 
     def decorate(first: Any) -> Any:
         for later in changes.values():

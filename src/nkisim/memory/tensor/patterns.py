@@ -43,7 +43,7 @@ class PatternMethods(ViewMethods):
     def _reshape_of_view(self, shape: Sequence[int]) -> Self:
         """Return the same elements under another shape; on chip the partition count stays.
 
-        The elements of a part must lie in memory so that the new shape needs no copy.
+        A part of a tensor is refused if the new shape would need a copy.
         """
         return self._reshaped(shape, of_parts=True)
 
@@ -134,16 +134,15 @@ class PatternMethods(ViewMethods):
     def indirect(self, index: Any, num_elem: int | None = None) -> Self:
         """Return the elements of each partition that offsets in an SBUF tile select.
 
-        A group of 16 partitions, of 32 for the Tensor engine, has its own offsets: offset i of it
-        is in row i mod 16 and column i div 16 of the rows of ``index`` next to the group. They
-        count
-        the elements of a partition of this view. NeuronCore-v4 has such views, as operands of some
-        instructions.
+        All partitions of a group of n have the same offsets; n is 16, for the Tensor engine 32.
+        They are in the rows of ``index`` on the partitions of the group: offset i is in row i mod n
+        of them and column i div n. An offset is the number of an element in a partition of this
+        view. NeuronCore-v4 takes such views as operands of some instructions.
 
         Args:
             index: Integers, with as many partitions as this view.
-            num_elem: Number of offsets; by default all elements of ``index``, which is possible
-                with a single group only.
+            num_elem: Number of offsets. The default is all elements of ``index`` and needs a view
+                with a single group.
         """
         if self.indirection is not None:
             bad_offset(self, "the tensor has a dynamic offset already", "indirect")
@@ -180,7 +179,7 @@ class PatternMethods(ViewMethods):
 
     @documented
     def is_indirect(self) -> bool:
-        """Return whether an offset of the view is read when it is used."""
+        """Return whether the view has an offset that is read when an instruction uses it."""
         return self.indirection is not None
 
     @documented
@@ -198,12 +197,12 @@ class PatternMethods(ViewMethods):
     sim_value = documented(property(_sim_value), "sim_value")
 
     def _device_value(self) -> None:
-        """Return None: there is no data of a device."""
+        """Return None: tensors have no data on a device."""
 
     device_value = documented(property(_device_value), "device_value")
 
     def _data(self) -> Any:
-        """Return the tensor itself, which is its own operand; grids have the same attribute."""
+        """Return the tensor itself; ``data`` of a grid returns its operand in the same way."""
         return self
 
     data = documented(property(_data), "data")

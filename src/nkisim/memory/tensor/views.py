@@ -38,9 +38,11 @@ from nkisim.versions import since
 def grouping(
     shape: Sequence[int], source: Sequence[Any], target: Sequence[Any], sizes: Mapping[str, int]
 ) -> tuple[list[list[int]], tuple[int, ...], list[tuple[int, int]]]:
-    """Return the parts of each old dimension, the order of the parts, and first and last of groups.
+    """Return how ``rearrange`` splits, orders and merges dimensions.
 
-    Extents that ``sizes`` does not name are -1; a dimension with one name is one part.
+    The first result has the extents of the parts of each old dimension. Extents that ``sizes`` does
+    not name are -1; a dimension with one name is one part. The second is the new order of the
+    parts. The third has the first and last part of each new dimension.
 
     Raises:
         ValueError: The patterns do not describe the shape, or have not the same names.
@@ -109,7 +111,7 @@ class ViewMethods(View):
                 operand=self.name,
                 fix="put the selection into the pattern and slice the index tile",
             )
-        # The index tile names the rows of such a view, so rows of the index tile are selected.
+        # An index tile selects the rows of the view, so the slice applies to the index tile.
         if type(rows) is not slice or indirect.source.free_size != 1:
             bad_offset(self, f"rows {rows} of a view with a vector_offset")
         start, shape, strides = index_view(self, (_ALL, *columns))
@@ -305,7 +307,7 @@ class ViewMethods(View):
     def rearranged(
         self, shape: tuple[int, ...], strides: tuple[int, ...], *, whole: bool | None = None
     ) -> Self:
-        """Return a view with the same start and dynamic offset; by default it stays whole."""
+        """Return a view with the same start and dynamic offset; ``whole`` defaults to its own."""
         refuse_columns(self, "a view method")
         return self.derived(
             shape,

@@ -40,12 +40,12 @@ _PRIORITIES = range(4)
 
 
 def check_options(name: str, priority: Any, label: Any) -> None:
-    """Check the options of a collective; they change no result.
+    """Check the options of a collective, which have no effect on results.
 
     Args:
         name: Name of the collective.
-        priority: Of its transfers: None, or 0 to 3 on gen4.
-        label: Name of the instruction: None or text.
+        priority: Priority of the transfers: None, or 0 to 3 on gen4.
+        label: Argument ``name`` of the call: None or text.
     """
     core = current_core(f"nki.collectives.{name}")
     if label is not None and not isinstance(label, str):
@@ -71,9 +71,9 @@ def check_options(name: str, priority: Any, label: Any) -> None:
 
 
 def collective(function: Callable[..., None]) -> Callable[..., NkiInstruction | None]:
-    """Return a transfer that checks its options, the last two arguments, and returns its handle.
+    """Decorate a collective: check its last two arguments, and return its handle.
 
-    It returns a handle from NKI 0.7.0 on.
+    The last two arguments are ``priority`` and ``name``. Before NKI 0.7.0 it returns None.
     """
 
     @functools.wraps(function)
@@ -139,7 +139,7 @@ def paired(
 
 
 def static(name: str, tensor: NkiTensor) -> NkiTensor:
-    """Return a resolved view; rows cannot be gathered by index."""
+    """Return a view with its offset applied; flag one whose rows an index selects."""
     if tensor.indirection is not None and tensor.indirection.kind != "scalar":
         complain(
             spec_rules.INDIRECT_OPERAND,
@@ -178,7 +178,7 @@ def _check_regions(name: str, sources: list[NkiTensor], targets: list[NkiTensor]
     allowed = os.environ.get("NKI_LNC1_SHARED_HBM") == "1"
     for operand, tensors in (("srcs", sources), ("dsts", targets)):
         regions = {tensor.buffer for tensor in tensors}
-        # The region of arguments is the caller's, and no page states it.
+        # Kernels do not choose the memory of arguments, and NKI does not document it.
         own = {tensor.buffer for tensor in tensors if not tensor.origin.is_argument}
         shared = alone and MemoryRegion.shared_hbm in own
         if len(regions) > 1:

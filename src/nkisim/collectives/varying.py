@@ -1,14 +1,14 @@
 """Collectives whose ranks send runs of different lengths, given by a metadata tensor.
 
-Tensors are flat buffers of elements. Rows of the metadata: the number of elements to send, their
-start in the source, the number of received elements, and their start in the destination. Elements
-that no rank sends are unchanged.
+Tensors are flat buffers of elements. The rows of the metadata are, for each rank: the number of
+elements to send, their start in the source, the number of received elements, and their start in the
+destination. Elements that no rank sends are unchanged.
 
-NKI 0.3.0 has a column for every rank of the world, optional rows, received counts as an input, and
-received runs that are stored back to back. From 0.4.0 on there is a column for every rank of the
-group, and three rows, or four with starts of received runs; row 2 is an output, received runs lie
-in slots of equal size, and the metadata may be in SBUF. Of two cores, the first reads and writes
-it.
+In NKI 0.3.0 the metadata has a column for every rank of the world and two to four rows. Row 2 is an
+input, and received runs are stored back to back. From 0.4.0 on the metadata has a column for every
+rank of the group and three rows, or four with the starts of received runs. Row 2 is an output,
+received runs are in slots of equal size, and the metadata may be in SBUF. Core 0 of a rank reads
+and writes the metadata.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nkisim.spec.signatures import checked_call
 from nkisim.versions import at as by_version
 from nkisim.versions import in_force
 
-_RANKS_OF_A_DEVICE = 4  # with two cores each
+_RANKS_OF_A_DEVICE = 4  # each rank has two cores
 
 
 class Call(NamedTuple):
@@ -46,8 +46,8 @@ class Call(NamedTuple):
         at: The running rank in its group.
         src, dst: The tensors.
         metadata: The metadata tensor.
-        known: Whether the received counts are known: 0.3.0 reads them, later versions do not write
-            them.
+        known: The argument ``recv_counts_known``: with it NKI 0.3.0 reads row 2, and later versions
+            do not write row 2.
         placed: Whether row 3 has the starts of received runs.
     """
 
@@ -78,10 +78,9 @@ class Layout:
     """Metadata and received runs of a version.
 
     Attributes:
-        grouped: Whether columns are ranks of the group, row 2 is an output, and received runs lie
-            in slots; before, columns are ranks of the world, row 2 is an input, and received runs
-            are stored back to back.
-        limits: The faults of a call that is not supported.
+        grouped: Whether the layout is that from NKI 0.4.0 on, with a column per rank of the group,
+            or that of 0.3.0, with a column per rank of the world.
+        limits: Yields the reasons why a call is not supported.
     """
 
     grouped: bool
@@ -105,7 +104,7 @@ def _two_cores(call: Call) -> Iterator[Fault]:
 
 
 def _of_switches(call: Call) -> Iterator[Fault]:
-    """Yield the limits of all_to_all_v where chips are connected by switches: on gen4."""
+    """Yield the reasons why gen4, whose chips are connected by switches, refuses all_to_all_v."""
     group, whole = call.at.group, _RANKS_OF_A_DEVICE
     if call.at.core.generation.number < 4:
         return
@@ -129,7 +128,7 @@ def _not_placed(why: str) -> Fault:
 
 
 def _of_one_device(call: Call) -> Iterator[Fault]:
-    """Yield the limits of all_gather_v."""
+    """Yield the reasons why all_gather_v is refused."""
     if call.placed:
         yield _not_placed("has_rdispls is not supported")
     yield from _two_cores(call)
@@ -162,8 +161,9 @@ def all_to_all_v(
 ) -> None:
     """Send runs of elements of different lengths between all ranks of a group.
 
-    Row 0 of the metadata holds the number of elements for each rank, row 1 their start; rows 2 and
-    3 the same for received elements. Elements that no rank sends are unchanged.
+    Row 0 of the metadata holds the number of elements that this rank sends to each rank, and row 1
+    their start in the source. Rows 2 and 3 hold the number and start of received elements. Elements
+    that no rank sends are unchanged.
     """
     at = group_rank("all_to_all_v", replica_group)
     layout = by_version(in_force(), _FIRST, _ALL_TO_ALL)
@@ -193,9 +193,9 @@ def all_gather_v(
 ) -> None:
     """Send one run of elements of each rank, of different lengths, to all ranks of a group.
 
-    The first columns of rows 0 and 1 of the metadata hold its length and start. The destination has
-    a slot of equal size for each rank. Row 2 gets the number of elements received from each, unless
-    ``recv_counts_known``.
+    The first columns of rows 0 and 1 of the metadata hold the length and the start of this rank's
+    run. The destination has a slot of equal size for each rank. Row 2 receives the number of
+    elements from each rank, unless ``recv_counts_known``.
     """
     at = group_rank("all_gather_v", replica_group)
     call = _call("all_gather_v", at, srcs, dsts, metadata_tensor, recv_counts_known, has_rdispls)
@@ -211,7 +211,7 @@ def _sent_to_all(rows: Array, column: int) -> tuple[int, int]:
 
 
 class _Prepared(NamedTuple):
-    """A collective whose metadata has been read; ``handle`` is what its prepare returned."""
+    """A collective whose metadata has been read; ``handle`` is the result of the prepare call."""
 
     handle: NkiInstruction | None
     call: Call
@@ -221,7 +221,7 @@ class _Prepared(NamedTuple):
 
 
 def _prepare(name: str, layout: Layout, sent: Sent, given: tuple[Any, ...]) -> NkiInstruction:
-    """Read the metadata of a collective and put it into the core's slot."""
+    """Read the metadata of a collective and store the collective in ``core.prepared``."""
     srcs, dsts, replica_group, metadata_tensor, known, placed, priority, label = given
     check_options(name, priority, label)
     at = group_rank(name, replica_group)
@@ -243,7 +243,7 @@ def _prepare(name: str, layout: Layout, sent: Sent, given: tuple[Any, ...]) -> N
 
 
 def _trigger(name: str, prepare_instr: Any, label: str | None) -> NkiInstruction | None:
-    """Run the collective in the core's slot."""
+    """Run the collective in ``core.prepared``."""
     check_options(name, None, label)
     core = current_core(f"nki.collectives.{name}")
     found = core.prepared
@@ -302,7 +302,7 @@ def all_to_all_v_trigger(prepare_instr: Any, name: str | None = None) -> NkiInst
     """Move the elements of the ``all_to_all_v`` that was prepared last.
 
     Args:
-        prepare_instr: What ``all_to_all_v_prepare`` returned; each is triggered once.
+        prepare_instr: Handle that ``all_to_all_v_prepare`` returned; each is triggered once.
         name: For messages.
     """
     return _trigger("all_to_all_v_trigger", prepare_instr, name)
@@ -312,10 +312,10 @@ def all_to_all_v_trigger(prepare_instr: Any, name: str | None = None) -> NkiInst
 def all_gather_v_trigger(prepare_instr: Any, name: str | None = None) -> NkiInstruction | None:
     """Move the elements of the ``all_gather_v`` that was prepared last.
 
-    The documentation has the name only; the parameters are those of ``all_to_all_v_trigger``.
+    NKI documents the name only; the parameters are assumed to equal ``all_to_all_v_trigger``'s.
 
     Args:
-        prepare_instr: What ``all_gather_v_prepare`` returned; each is triggered once.
+        prepare_instr: Handle that ``all_gather_v_prepare`` returned; each is triggered once.
         name: For messages.
     """
     return _trigger("all_gather_v_trigger", prepare_instr, name)
@@ -371,7 +371,7 @@ def _row_views(call: Call, layout: Layout, columns: int) -> list[NkiTensor]:
 
 
 Sent = Callable[[Array, int], tuple[int, int]]
-"""Length and start of the run that a sender, given its metadata, has for a column."""
+"""Returns length and start of the run that a rank sends, from its metadata and a column."""
 
 
 class _Run(NamedTuple):

@@ -1,8 +1,8 @@
 """Element-wise tile functions. Each is also the operator that instructions take as ``op=``.
 
-They call instructions: a two-operand function is a ``tensor_tensor`` or, with a
-number, a ``tensor_scalar``; a one-operand function is an ``activation``. Results are new tiles in
-SBUF, or in PSUM where that is noted.
+They call instructions: a two-operand function is a ``tensor_tensor`` or, with a number, a
+``tensor_scalar``; a one-operand function is an ``activation``. Results are new tiles in SBUF; a
+docstring notes where they are in PSUM.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def _apply(op: Op, x: Any, dtype: Any) -> NkiTensor:
 
 
 def _define(op: Op, function: Callable[..., NkiTensor], summary: str, **changes: Any) -> Op:
-    """Make an operator callable on tiles, by a function with a summary."""
+    """Make ``op`` callable on tiles: a call runs ``function``, whose docstring is ``summary``."""
     function.__name__, function.__doc__, function.__module__ = op.name, summary, __name__
     return op.define(function, **changes)
 
@@ -162,7 +162,7 @@ fmod = _define_binary(
 
 @OPS["power"].define
 def power(x: Any, y: Any, dtype: Any = None) -> NkiTensor:
-    """Return ``x`` to the power of ``y``; the exponent must be a tile to compile."""
+    """Return ``x`` to the power of ``y``; kernels compile only if the exponent is a tile."""
     if not is_tile(y):
         flag(
             rules.NO_MODULO,
@@ -262,7 +262,7 @@ sqrt = define_activation("sqrt", "Return the square root.")
 
 
 def _rsqrt_on_gpsimd(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the reciprocal square root, by GpSimd from NKI 0.5.0 on; not of a tile in PSUM."""
+    """Return the reciprocal square root, computed by GpSimd, which does not read PSUM."""
     tile, out = operand_and_result("rsqrt", x, dtype)
     tensor_scalar(out, tile, op0=OPS["rsqrt"], operand0=0.0, engine=Engine.gpsimd)
     return out

@@ -359,7 +359,7 @@ def _allocated(
 
 
 def like_grid(grid: NkiGrid, dtype: Any, buffer: Any, name: str, axes: Any, address: Any) -> Any:
-    """Return a new grid with the kind, the shapes and the grouping of a selection."""
+    """Return a new grid of the kind, tile shape, block shape and extents of ``grid``."""
     shape, tile = grid.element_shape, grid.tile_shape
     if axes is not None:
         shape = tuple(shape[axis] for axis in axes)

@@ -45,10 +45,10 @@ LOOP_BODY = declare(
 )
 
 _REGISTER_INDEX: dict[str, Callable[[int], Any]] = {"0.4.0": LoopIndex}
-"""Type of the index of ``nl.dynamic_range`` by version; an integer before."""
+"""Type of the index of ``nl.dynamic_range``, by first version; int in older versions."""
 
 _SCALAR_INDEX: dict[str, Callable[[int], Any]] = {"0.7.0": NkiScalar}
-"""Type of the index of ``nl.fori_loop`` without a register as bound; a register before."""
+"""Type of the index of ``nl.fori_loop`` if no bound is a register, by first version."""
 
 _ENDLESS = range(1 << 62)
 
@@ -83,9 +83,9 @@ def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
     Args:
         lower: First index: an integer, a register, or from NKI 0.7.0 on a scalar of 32 bits.
         upper: End of the indices, which is excluded.
-        body_fun: Function of the index, a register that cannot be written; from NKI 0.7.0 on a
-            scalar unless a bound is a register. It returns nothing; tensors that it makes are not
-            used after it.
+        body_fun: Function of the index. The index is a register that instructions cannot write;
+            from NKI 0.7.0 on it is a scalar unless a bound is a register. The function returns
+            nothing, and tensors that it makes must not be used after it.
         step: Distance of the indices, a positive integer.
     """
     name = "nl.fori_loop"
@@ -112,8 +112,9 @@ def while_loop(init: Any, body_fun: Any) -> None:
 
     Args:
         init: Register of the first condition; the body does not run if it holds 0.
-        body_fun: Function of a register with the condition, a copy that it may write. It returns
-            the register of the next condition; tensors that it makes are not used after it.
+        body_fun: Function of a register that holds the condition; the register is a copy, which the
+            function may write. It returns the register of the next condition. Tensors that it makes
+            must not be used after it.
 
     In a run without values the first condition is the number of iterations.
     """

@@ -112,7 +112,7 @@ class _TileSize(type):
 
     @_added("0.4.0")
     def psum_num_banks(cls) -> int:
-        """PSUM banks of a partition, less one where a variable reserves it for transposes."""
+        """PSUM banks of a partition, less one if an environment variable reserves it."""
         reserved = os.environ.get(_AS_MATMUL, "").lower() == "true" and _target().number > 2
         return _target().psum_banks - reserved
 

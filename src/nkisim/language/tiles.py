@@ -27,7 +27,7 @@ def is_tile(value: object) -> bool:
 
 
 def need_tile(function: str, name: str, value: Any) -> NkiTensor:
-    """Return ``value`` if it is an on-chip tile, or a loaded copy with M049; raise otherwise."""
+    """Return an on-chip tile; copy an HBM tensor to SBUF with finding M049, or raise."""
     if not isinstance(value, NkiTensor):
         fix, allowed = "load the tensor with nl.load first", "a tile in SBUF or PSUM"
         refuse_argument(
@@ -50,7 +50,7 @@ def need_tile(function: str, name: str, value: Any) -> NkiTensor:
 
 
 def result_dtype(dtype: Any, *operands: Any) -> DType:
-    """Return the given dtype, or the promotion of the operands; Python numbers are weak."""
+    """Return ``dtype``, or the promotion of the tensors' dtypes; Python numbers do not widen it."""
     if dtype is not None:
         return require_dtype(dtype, "dtype")
     kinds = [t.dtype for t in operands if isinstance(t, NkiTensor)]

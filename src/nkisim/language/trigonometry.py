@@ -15,14 +15,14 @@ from nkisim.spec import OPS
 from nkisim.spec.signatures import checked_call
 
 _TWO_PI = (6.28125, 0.0019350051879882812, 3.0199159819567e-07)
-"""Parts of 2 pi: the first two have 8 and 12 bits, so that whole multiples of them are exact."""
+"""Addends of 2 pi. Integer multiples of the first two, of 8 and 12 bits, are exact."""
 
 _ROUNDS = 1.5 * 2.0**23
 """``x + _ROUNDS - _ROUNDS`` in float32 is the integer nearest to x, for |x| up to 2^22."""
 
 
 def _sin_of_any(x: Any, dtype: Any = None) -> NkiTensor:
-    """Return the sine, after whole turns are subtracted; to about 1e-6 up to a magnitude of 2^16.
+    """Return the sine of any ``x``, with an error of about 1e-6 for magnitudes up to 2^16.
 
     The documentation of NKI 0.6.0 does not name the instructions that reduce the argument.
     """

@@ -78,7 +78,7 @@ SHARED_ONCE = declare(
 
 
 class _Runnable(Protocol):
-    """The interface of a kernel that a run needs: see ``Kernel``."""
+    """The attributes of ``Kernel`` that a run uses."""
 
     @property
     def function(self) -> Callable[..., Any]: ...
@@ -89,7 +89,7 @@ class _Runnable(Protocol):
     def arguments(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Return a call's arguments, the bound ones included."""
+        """Return the arguments of a call, including those that the kernel has bound."""
 
 
 class Run:
@@ -340,10 +340,10 @@ class Run:
             self._tracker.finish(returned, arguments, self.kernel.function, self.place)
 
     def _decide(self, host: HostBoundary, result: Any) -> None:
-        """Decide findings by another run: with other stale elements, or without iterations."""
+        """Confirm suspected findings by a second run with other stale elements or idle loops."""
         tracker = self._tracker
         if tracker is None or any(tensor.life.first_use >= 0 for _, tensor in host.arguments):
-            return  # another run would start from the arguments as modified by the first
+            return  # the first run has modified the arguments
         returned = tensors_of(result)
         if tracker.tails is not None and tracker.tails.suspected:
             pairs = zip(returned, self._again("lostwork", unsettled=True), strict=False)
@@ -353,7 +353,7 @@ class Run:
             tracker.counts.report(returned, self._again("races", idle=True))
 
     def _again(self, detector: str, **changed: bool) -> list[NkiTensor]:
-        """Return the tensors of another run without observers; none if it fails."""
+        """Return the tensors of a second run with one detector only; none if it fails."""
         again = Run(
             self.kernel, dataclasses.replace(self.options, watchers=()), self.args, self.kwargs
         )

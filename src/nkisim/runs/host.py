@@ -313,7 +313,7 @@ def described(value: Any) -> str:
 
 
 def digest(value: Any) -> str:
-    """Return a hash of the bits of arrays and numbers in a value; of other leaves, of the type."""
+    """Return a hash of the arrays, numbers and strings in a value, and of the types of the rest."""
     from hashlib import blake2b
 
     found = blake2b(digest_size=16)
@@ -338,7 +338,7 @@ def _hash(value: Any, update: Callable[[bytes], object]) -> None:
 
 
 def kernel_name(function: Callable[..., Any]) -> str:
-    """Return the name of a kernel: of a callable object, the name of its class."""
+    """Return the name of a kernel function, or of the class of a callable object."""
     return getattr(function, "__name__", type(function).__name__)
 
 
@@ -350,7 +350,7 @@ def definition_place(function: Callable[..., Any]) -> Place:
 
 
 def kernel_parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
-    """Return the parameters of a kernel, none if Python has no signature for it."""
+    """Return the parameters of a kernel, or an empty list if Python has no signature for it."""
     try:
         called = with_parameters(function)
         return list(inspect.signature(called, follow_wrapped=False).parameters.values())
@@ -362,7 +362,7 @@ def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
     """Return the ``nt.tensor`` annotations of a kernel, evaluated if they are strings."""
     try:
         raw = inspect.get_annotations(function)
-    except Exception:  # evaluable annotations for type checkers only
+    except Exception:  # names that only type checkers can resolve
         return {}
     found = {}
     for name, value in raw.items():
@@ -372,7 +372,7 @@ def tensor_annotations(function: Callable[..., Any]) -> dict[str, TensorSpec]:
             except AnnotationError:
                 raise
             except Exception:
-                # Prose, or readable by a type checker only; such an annotation has no effect.
+                # Text, or names that only type checkers can resolve: without effect.
                 continue
         if value is tensor:
             value = TensorSpec()

@@ -62,7 +62,7 @@ def enter(name: str, place: Place, report: Report) -> None:
 
 @contextlib.contextmanager
 def unrecorded() -> Iterator[None]:
-    """Context manager in which runs are not added to the ledger: they are nkisim's own."""
+    """Context manager that omits runs from the ledger; nkisim runs kernels itself in it."""
     token = _UNRECORDED.set(True)
     try:
         yield

@@ -38,7 +38,7 @@ class Form:
 
     Attributes:
         shape, dtype, buffer, start, strides, itemsize, region, whole: Those attributes of every
-        tensor with this form.
+            tensor with this form.
         layout: Number of the layout; -1 until first used.
         runs: Dense runs of a tensor with this form; None until first used.
         views: Forms of slices of a tensor with this form, by the bounds of the slice.

@@ -92,8 +92,8 @@ class Lifetime:
         number: Number of a placed tile among the placed tiles of its source line, from 0.
         placed: Whether it shares the bytes of its memory with other placed tiles.
         reached: The partitions, and the bytes in each, that instructions have used of a placed
-        tile. None before the first use, and for other tiles. region, shape, dtype, name, address:
-        The values in the request.
+            tile. None before the first use, and for other tiles.
+        region, shape, dtype, name, address: The values in the request.
         line: File and line of the allocation.
     """
 

@@ -39,7 +39,7 @@ import kernels  # noqa: E402
 import nkisim  # noqa: E402
 from nkisim import NkiValidationError, check, profile, simulate  # noqa: E402
 from nkisim.diagnostics import CHECKED, RULES, Rule  # noqa: E402
-from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE  # noqa: E402
+from nkisim.diagnostics.rules import REPORTED_AS, UNDECIDABLE  # noqa: E402
 from nkisim.filecheck.modules import imported  # noqa: E402
 from nkisim.spec import INSTRUCTIONS  # noqa: E402
 from nkisim.versions.rules import rows as by_version  # noqa: E402
@@ -277,7 +277,7 @@ def rule_index() -> str:
             parts += [f"## {title}", table(("id", "name", "severity", "what is found"), rows)]
     others = [
         (id, ", ".join(f"[{rule}]({rule}.md)" for rule in rules) or "refused before it runs")
-        for id, rules in sorted(SPOKEN_FOR.items())
+        for id, rules in sorted(REPORTED_AS.items())
     ]
     parts += [
         "## Not decidable on a CPU",

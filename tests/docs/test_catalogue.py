@@ -18,7 +18,7 @@ import nkisim.profiling.advice  # declares the rules of advice
 from each_case import each_case
 from kernels.told import recorded
 from nkisim.diagnostics import RULES
-from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE
+from nkisim.diagnostics.rules import REPORTED_AS, UNDECIDABLE
 from nkisim.spec import INSTRUCTIONS
 from nkisim.versions import names_of
 from releases import VERSIONS
@@ -134,7 +134,7 @@ def test_every_rule_and_every_instruction_has_a_page(instruction_folder):
 def test_the_catalogue_covers_the_known_faults(capsys):
     """Ids in code, on pages and in the list of faults are the same but for those not built."""
     ids = set((DATA / "nki-0.3.0-fault-ids.txt").read_text().split())
-    undecidable, others = set(UNDECIDABLE), set(SPOKEN_FOR)
+    undecidable, others = set(UNDECIDABLE), set(REPORTED_AS)
     pages = {path.stem for path in (DOCS / "rules").glob("*.md")} - {"index"}
     with capsys.disabled():
         print(
@@ -151,7 +151,7 @@ def test_the_catalogue_covers_the_known_faults(capsys):
     assert not (undecidable | others) & set(RULES)
     assert not undecidable & others
     assert all(len(reason) > 20 for reason in UNDECIDABLE.values())
-    assert {rule for rules in SPOKEN_FOR.values() for rule in rules} <= set(RULES)
+    assert {rule for rules in REPORTED_AS.values() for rule in rules} <= set(RULES)
 
 
 def test_every_link_leads_to_a_generated_page(instruction_folder):

@@ -1,4 +1,4 @@
-"""Times and rates of a NeuronCore generation, each with its source and how sure it is.
+"""Times and rates of a NeuronCore generation, each with its source and confidence.
 
 Sources: A1, A2, A3 are AWS's architecture guides of the three generations; ISA is the ``nki.isa``
 reference (costs: the edition of SDK 2.26); DMA the DMA overview, DMA bandwidth and DGE guides;
@@ -17,7 +17,7 @@ from typing import Literal
 from nkisim.arch.generation import Generation
 
 Confidence = Literal["documented", "measured", "fitted", "assumed"]
-"""How a constant is known, from the surest to the least sure."""
+"""Confidence of a constant, from the highest to the lowest."""
 
 
 class Constant(float):
@@ -83,14 +83,16 @@ class Timing:
         handoff: From a result to the start of an instruction on another engine.
         barrier: ``core_barrier`` once both cores have reached it.
         dma_engine_rate: Bytes per ns of one DMA engine.
-        dma_core_rate: Bytes per ns of all transfers of a core.
-        dma_hardware_issue, dma_prebuilt_issue: Occupancy of what triggers a transfer, by the origin
-            of its descriptors.
-        dma_software_issue, dma_software_row: The same by software, and what each row adds.
-        dma_software_fixed: The same by software, as older profiles show it for every transfer.
-        dma_indirect_issue: The same with rows named by an index tile.
-        dma_dispatch_load, dma_dispatch_store: From the trigger to the first byte.
-        dma_overhead: Occupancy of a DMA engine by a transfer of eight rows besides its bytes.
+        dma_core_rate: Bytes per ns of all transfers of a core. dma_hardware_issue,
+        dma_prebuilt_issue: Time that the start of a transfer occupies its queue, with descriptors
+        from hardware or prepared in memory. dma_software_issue, dma_software_row: The same with
+        descriptors from software, and the time that each row adds.
+        dma_software_fixed: The same with descriptors from software, if it does not depend on the
+        rows, as in older profiles.
+        dma_indirect_issue: The same with rows that an index tile selects. dma_dispatch_load,
+        dma_dispatch_store: From the trigger to the first byte.
+        dma_overhead: Time that a transfer of eight rows occupies a DMA engine, in addition to the
+        time of its bytes.
         dma_descriptor: Least time of one descriptor on its engine.
         dma_notify_load, dma_notify_store: From the last byte to the consumer.
         dma_transpose_rate: Share of the rate for a transposing load from HBM.
@@ -98,11 +100,11 @@ class Timing:
         dma_compute_rate: Share of the rate of ``dma_compute``.
         hbm_stack_rate: Bytes per ns that an HBM stack reads and writes for its cores together.
         hbm_stack_cores: Cores that share a stack.
-        collective_start: Time of a collective besides its steps and bytes.
+        collective_start: Fixed time of a collective, in addition to its steps and bytes.
         link_rate: Bytes per ns between a core and the next.
         calibration_error: Relative error of predictions where published times are known.
         fixed: Start and end of a kernel on the device.
-        host: Host time of one call besides the device's.
+        host: Time of one call on the host, in addition to the time on the device.
     """
 
     tensor_ghz: Constant

@@ -40,14 +40,14 @@ def _text_by_name(name: str) -> str:
     by_name = {name: row.id for row in rows() for name in (row.id, row.slug)}
     if name in by_name:
         return _page(by_name[name])
-    from nkisim.diagnostics.rules import SPOKEN_FOR, UNDECIDABLE
+    from nkisim.diagnostics.rules import REPORTED_AS, UNDECIDABLE
     from nkisim.filecheck.rules import OWN_RULES  # rules about the check itself have no pages
     from nkisim.intents import nearest
 
     if (id := name.upper()) in UNDECIDABLE:
         return f"# {id}\n\nNot decidable on a CPU: {UNDECIDABLE[id]}.\n"
-    if id in SPOKEN_FOR:
-        others = ", ".join(SPOKEN_FOR[id])
+    if id in REPORTED_AS:
+        others = ", ".join(REPORTED_AS[id])
         return f"# {id}\n\n{f'Found as {others}' if others else 'Refused before it runs'}.\n"
     own = {name: r for r in OWN_RULES for name in (r.id, r.slug)}
     if (r := own.get(name) or own.get(id)) is not None:

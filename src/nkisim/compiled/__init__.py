@@ -25,13 +25,13 @@ FAST_VARIABLE = "NKISIM_FAST"
 """Environment variable; ``0`` selects NumPy's arithmetic."""
 
 LARGE = 1 << 16
-"""Elements of a tile from which on elementary functions are compiled, in a large run."""
+"""Smallest tile, in elements, for which a large run compiles elementary functions."""
 
 LARGE_RUN = 1 << 20
-"""Elements of the arguments of a large run."""
+"""Elements of all arguments from which on a run counts as large."""
 
 _MIDDLING = 1 << 10
-"""Elements from which on a compiled loop is faster."""
+"""Elements of a tile from which on a compiled loop of an exact operation is faster."""
 
 Arithmetic = Literal["compiled", "numpy"]
 
@@ -48,7 +48,7 @@ _ELEMENTS: ContextVar[int] = ContextVar("elements", default=0)
 
 @contextmanager
 def run_with(elements: int) -> Iterator[None]:
-    """State the number of elements of a run's arguments."""
+    """Context in which the arguments of the current run have ``elements`` elements."""
     token = _ELEMENTS.set(elements)
     try:
         yield

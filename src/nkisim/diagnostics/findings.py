@@ -17,7 +17,7 @@ from nkisim.diagnostics.pictures import Bitmap
 from nkisim.diagnostics.rules import Rule, Severity
 
 MOST_SHOWN = 200
-"""Maximum number of findings in text, GitHub and HTML output; JSON has all of them."""
+"""Maximum number of findings in text, GitHub and HTML output; JSON contains all of them."""
 
 DATA: Mapping[str, str] = {
     "buffer": "L060: memory of the returned tensor",
@@ -225,7 +225,7 @@ class Finding:
 
 
 def in_order(findings: Iterable[Finding]) -> list[Finding]:
-    """Return findings in the given order, except that the origins of a NaN in an output lead."""
+    """Return the findings in order, with those that explain a NaN in an output first."""
     return sorted(findings, key=lambda finding: "outputs" not in finding.data)
 
 

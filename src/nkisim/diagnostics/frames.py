@@ -94,8 +94,8 @@ _TEXTS: dict[str, tuple[list[str], str]] = {}
 def _text(file: str) -> str:
     """Return the text of a file, the same object until it changes.
 
-    Called for every watched instruction and every allocation: what is known of a text is looked up
-    by it, and a new object would be hashed again.
+    Caches have the text as key, and Python stores the hash of a string in the object. A new object
+    would be hashed again for every watched instruction and every allocation.
     """
     lines = linecache.getlines(file)
     known = _TEXTS.get(file)

@@ -98,7 +98,7 @@ class Ledger:
 
     @property
     def findings(self) -> list[Finding]:
-        """The findings, in order of first appearance; the origins of a NaN in an output lead."""
+        """The findings as they first appeared, those that explain a NaN in an output first."""
         return in_order(self._found.values())
 
     @property

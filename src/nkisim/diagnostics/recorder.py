@@ -28,9 +28,9 @@ class Recorder:
         watches_values: True when results are checked for NaN and infinity.
         silenced: File, line and rule id of findings that a comment silenced.
 
-    A finding is *folded* into an earlier one that is as severe and has the same cause: the same
-    rule, broken by the same view or tile, or by another operand of the same call. The earlier one
-    names the first of these places.
+    A finding is *folded* into an earlier one of equal severity and equal cause: the same rule,
+    broken by the same view or tile, or by another operand of the same call. The earlier finding
+    lists the first few places of the folded ones.
 
     A finding is *suspended* while its effect is unknown: it is recorded with a lower severity and
     numbered. It is *confirmed* when the effect is observed.
@@ -109,7 +109,7 @@ class Recorder:
         return finding
 
     def _lower(self, finding: Finding) -> Finding | None:
-        """Return a finding of a lower severity that is equal otherwise, and not suspended."""
+        """Return an equal finding of lower severity that is not suspended, or None."""
         for severity in ("note", "warning"):
             known = self._folded.get((*key_of(finding)[:-1], severity))
             suspended = any(known is other for other in self._suspended)
@@ -118,14 +118,14 @@ class Recorder:
         return None
 
     def withdraw(self, rule: Rule, file: str, line: int) -> None:
-        """Remove the findings of a rule at a line, which a later finding explains."""
+        """Remove the findings of a rule at a line, because a later finding explains them."""
         self._withdrawn.add((rule.id, file, line))
         self._folded = {k: f for k, f in self._folded.items() if k[:3] not in self._withdrawn}
 
     def recorded(
         self, rules: Collection[str], instruction: str, place: Place | None = None
     ) -> Finding | None:
-        """Return the finding of one of some rules about an instruction, at a line or anywhere."""
+        """Return the first finding of ``rules`` about an instruction, at ``place`` or anywhere."""
         for finding in self._folded.values():
             at = place is None or (finding.file, finding.line) == (place.file, place.line)
             if at and finding.rule.id in rules and finding.instruction == instruction:
@@ -156,7 +156,7 @@ class Recorder:
                 self._folded.pop(waiting, None)
                 raise NkiValidationError(finding)
             self._confirmed[waiting] = finding
-            # It keeps its place among the others.
+            # A new dict keeps the order of the findings although the key changes.
             self._folded = {
                 key_of(f) if f is finding else key: f for key, f in self._folded.items()
             }
@@ -202,7 +202,7 @@ def _variables() -> tuple[Fact, ...]:
     return tuple(
         Fact("", name, tuple(value.shape), str(value.dtype), value.buffer.value)
         for name, value in user_locals().items()
-        # A tensor, whose class is not known down here.
+        # Tensors only; this package cannot import their class.
         if hasattr(type(value), "get_pattern") and hasattr(value, "buffer")
     )
 
@@ -227,10 +227,10 @@ def flag(
 ) -> Finding:
     """Raise or record a finding of ``rule``, depending on the strictness of the current run.
 
-    ``severity`` is that of this case, where it differs from the rule's. ``stops`` is True for a
-    case without a natural result of a rule that usually has one. ``cause`` identifies a view or a
-    tile that breaks the rule wherever it is used: see ``Recorder``. Outside a run only what has no
-    natural result raises; there is nowhere to record the rest.
+    ``severity`` replaces the severity of the rule in this case. ``stops`` is True if this case has
+    no natural result, although other cases of the rule have one. ``cause`` identifies a view or a
+    tile that breaks the rule wherever it is used: see ``Recorder``. Outside a run there is no
+    recorder: a finding without a natural result raises, others are only returned.
     """
     stops = stops or rule.meaningless
     recorder = RECORDER.get()

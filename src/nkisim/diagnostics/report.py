@@ -36,8 +36,8 @@ class Report:
     """Result of a run as data; ``str(report)`` is its text form.
 
     Attributes:
-        findings: In order of first appearance, repeats counted; what made a NaN in an output of
-            finite inputs comes first.
+        findings: In order of first appearance, with counts of repeats. Findings that explain a NaN
+            in an output of finite inputs come first.
         outputs: Return value of the kernel, or None when it was stopped.
         kernel: Name of the kernel.
         arguments: The arguments by name, as text: an array by dtype and shape.

@@ -118,9 +118,9 @@ UNDECIDABLE: Mapping[str, str] = MappingProxyType(
         "R023": "the state a framework keeps between calls is unknown; L041 finds the globals",
     }
 )
-"""Reasons by id."""
+"""Faults without a rule, by id, with the reason why no rule decides them."""
 
-SPOKEN_FOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
+REPORTED_AS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         "M026": ("M019", "M018", "M022"),
         "M027": ("M019", "M018", "M022"),
@@ -137,4 +137,4 @@ SPOKEN_FOR: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "W007": ("M029",),
     }
 )
-"""Rules that report the same fault under another id; none where the call is refused first."""
+"""Rules that report a fault under another id; empty if such a call is refused earlier."""

@@ -35,7 +35,7 @@ def module_of(source: str) -> ast.Module:
 
 
 def tree_of(source: str) -> ast.Module | None:
-    """Return what ``module_of`` does, or None if the source is not valid Python."""
+    """Return the result of ``module_of``, or None if the source is not valid Python."""
     try:
         return module_of(source)
     except (SyntaxError, ValueError, RecursionError, MemoryError):

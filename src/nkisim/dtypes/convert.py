@@ -70,7 +70,7 @@ def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Floa
         return _float8_values(stored, dtype, np.empty(stored.shape, _F32))
     if dtype.kind == "packed":
         raise TypeError(f"decode: {dtype} elements have no value without their scale")
-    with np.errstate(invalid="ignore"):  # of signalling NaNs
+    with np.errstate(invalid="ignore"):  # raised by signalling NaNs
         return np.asarray(stored.astype(_F32))
 
 
@@ -142,10 +142,9 @@ def _patterns(dtype: DType) -> Bytes:
 
 
 def _nearest_powers(values: Float32Array) -> Bytes:
-    """Return the bytes of float8_e8m0fnu: the nearest power of two, of two equally near the larger.
+    """Return the bytes of float8_e8m0fnu: the nearest power of two, the larger in a tie.
 
-    The conversion of ml_dtypes is not to the nearest below 2^-126: it rounds every number between
-    2^-127 and 2^-126 up.
+    The conversion of ml_dtypes is not used: it rounds every number between 2^-127 and 2^-126 up.
     """
     fraction, exponent = np.frexp(values)  # the fraction is from 1/2 to 1
     power = exponent - (fraction < 0.75)

@@ -1,9 +1,9 @@
 """The Scalar engine's functions, on float32 arrays.
 
-The device evaluates piecewise polynomials. Here the functions that NumPy evaluates well in float32
-are evaluated so; the others are evaluated in float64 and rounded once, which makes them right to
-one unit in the last place everywhere, also where terms cancel. Functions that are
-valid only in an interval on the device are listed with that interval.
+The device evaluates piecewise polynomials. Here NumPy evaluates a function in float32 if that is
+accurate. The others are evaluated in float64 and rounded once: their error is at most one unit in
+the last place, also where terms cancel. Functions that are valid only in an interval on the device
+are listed with that interval.
 """
 
 from __future__ import annotations
@@ -178,4 +178,4 @@ FUNCTIONS: tuple[tuple[str, Function, tuple[float, float] | None], ...] = (
     ("sign", np.sign, None),
     ("abs", np.abs, None),
 )
-"""Name, function and valid interval of every activation; for reciprocal, of the magnitude."""
+"""Name, function and valid interval of every activation; reciprocal's bounds the magnitude."""

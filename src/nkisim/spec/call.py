@@ -111,7 +111,7 @@ class Call:
         return value if isinstance(value, NkiTensor) else None
 
     def operand(self, name: str) -> NkiTensor:
-        """Return an argument that is declared as a tensor in every call."""
+        """Return an argument that is always a tensor."""
         value: NkiTensor = self.values[name]
         return value
 
@@ -144,8 +144,8 @@ class Call:
     ) -> None:
         """Add a violation; one without a natural result stops the checks immediately.
 
-        The message begins with the instruction's name unless ``named`` is False. ``severity`` is
-        that of this case, where it differs from the rule's.
+        The message begins with the instruction's name unless ``named`` is False. ``severity``
+        replaces the severity of the rule in this case.
         """
         text = f"{self.name} {message}" if named else message
         violation = Violation(
@@ -190,10 +190,10 @@ class _Recorded(UserDict[str, Any]):
 
 
 def arguments_read(check: Callable[[Call], object], call: Call) -> set[str]:
-    """Return the names of the arguments that a function of the call reads.
+    """Return the names of the arguments that ``check`` reads of a call.
 
-    A function that reads none of some arguments here reads none of them in any call that agrees in
-    all others.
+    What ``check`` reads depends only on the arguments that it has read. If it reads none of some
+    arguments here, it reads none of them in any call with the same other arguments.
     """
     recorded = _Recorded(call.values)
     check(dataclasses.replace(call, values=recorded, violations=[], normalised={}))

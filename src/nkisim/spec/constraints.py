@@ -22,8 +22,9 @@ class Constraint:
     Attributes:
         says: The condition in one line, for the documentation.
         rules: Rules that a call can violate here.
-        check: Adds the violations of a call to it.
-        first: Whether it is checked before the kinds of the arguments: it explains an older order.
+        check: Adds the violations that it finds to the call.
+        first: Whether it is checked before the kinds of the arguments, because it explains calls
+            with an older order of arguments.
     """
 
     says: str

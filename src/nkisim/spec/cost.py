@@ -18,11 +18,11 @@ class Cost:
 
     Attributes:
         formula: Name of the formula.
-        over: Operand whose elements per partition are streamed; of a search, the argument with the
-            number of elements.
+        over: Operand whose elements per partition are streamed. For a search it is the argument
+            that holds the number of elements.
         factor: Cycles per element.
         extra: Cycles added once.
-        result: Operand whose elements per partition cost a cycle each, of a search.
+        result: Operand of a search whose elements per partition cost a cycle each.
     """
 
     formula: Formula
@@ -60,12 +60,12 @@ def startup_stream(over: str, factor: float = 1.0) -> Cost:
 
 
 def runs(over: str) -> Cost:
-    """Cost of a gather of runs by the GpSimd engine: an element costs less in a longer run."""
+    """Cost of a GpSimd gather of runs; the longer the run, the less an element costs."""
     return Cost("runs", over)
 
 
 def search(over: str, result: str, factor: float) -> Cost:
-    """Cost of a search by the GpSimd engine among a number of elements that an argument gives."""
+    """Cost of a GpSimd search; the argument ``over`` holds the number of searched elements."""
     return Cost("search", over, factor, result=result)
 
 

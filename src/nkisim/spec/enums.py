@@ -28,7 +28,7 @@ class _Choice(Enum):
 
 
 class dependency(_Choice):
-    """What an edge between two instructions does, from NKI 0.7.0 on."""
+    """Effect of an edge between two instructions, from NKI 0.7.0 on."""
 
     runtime = "runtime"
     schedule = "schedule"

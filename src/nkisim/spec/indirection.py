@@ -16,7 +16,7 @@ class _Support(NamedTuple):
     """Tensor indirection of one instruction.
 
     Attributes:
-        source: The operand on whose partitions the index of ``dst`` must be.
+        source: The operand that shares its partitions with the index tile of ``dst``.
         others: Further operands that may be selected, besides ``dst`` and ``source``.
         engines: Engines that support it.
         pairs: Operands that must be selected by the same index, or not at all.
@@ -76,7 +76,7 @@ def pairs_of(call: Call) -> tuple[tuple[str, str], ...]:
 
 
 def check_selected(call: Call, name: str) -> None:
-    """Check that an operand that tensor indirection selects may be one."""
+    """Check that an instruction accepts tensor indirection in an operand."""
     support = _SUPPORT.get(call.name)
     if is_selected(call[name]) and (support is None or name not in support.operands):
         accepted = "none of its operands" if support is None else ", ".join(support.operands)
@@ -84,7 +84,7 @@ def check_selected(call: Call, name: str) -> None:
 
 
 def check_indirection(call: Call) -> None:
-    """Check the operands of a call that tensor indirection selects, its engine chosen."""
+    """Check the operands with tensor indirection of a call whose engine is chosen."""
     selected = [(name, t) for name, t in call.tensors(*call.values) if is_selected(t)]
     if not selected:
         return

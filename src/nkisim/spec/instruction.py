@@ -26,11 +26,12 @@ storage form in, storage form out.
 """
 
 Spread = Literal["all", "lanes", "elements", "product", "transpose"]
-"""Dependence of result elements on operand elements; where uncertain, on all of them.
+"""Operand elements that a result element depends on; all of them where uncertain.
 
-``"elements"``: on the element at the same position if the numbers of elements agree, else as
-``"lanes"``: on elements of the same partition. ``"product"``: a row on a column of ``stationary``,
-a column on a column of ``moving``. ``"transpose"``: first and last dimension exchanged.
+``"lanes"``: the elements of the same partition. ``"elements"``: the element at the same position if
+the numbers of elements agree, else as ``"lanes"``. ``"product"``: a row of the result depends on a
+column of ``stationary``, a column on a column of ``moving``. ``"transpose"``: the element with
+first and last index exchanged.
 """
 
 Shortcut = Callable[[Any, Sequence[Any]], tuple[Any, ...]]
@@ -44,7 +45,7 @@ ValueWatch = Callable[[Sequence[Any]], None]
 """Checks the arguments of a call, with tensors replaced by arrays, and flags violations."""
 
 Follow = Callable[[Any, Sequence[Any]], None]
-"""Takes the core and the arguments of a call, tensors as views, whether or not values are known."""
+"""Called in every run, also without values: takes the core and the arguments, tensors as views."""
 
 INSTRUCTIONS: dict[str, Instruction] = {}
 """Every declared instruction by name."""
@@ -69,8 +70,8 @@ class Instruction:
         engines: Engines that can run it; the first is the default.
         operands: The tensor arguments, by parameter name.
         require: Constraints beyond those that the operands imply.
-        varying: Number arguments that may change in each call. Legal calls share a plan, and each
-            new number is checked by the constraints that read it. Apart from them only the body
+        varying: Number arguments that may change in each call. Legal calls share a plan. The
+            constraints that read such an argument check each new number; besides them only the body
             may depend on it.
         since: First generation that has it.
         choose_engine: Selects the engine for the call; None takes ``engine=`` or the first of
@@ -88,11 +89,12 @@ class Instruction:
         follow: Returns a callback that records the effect of each call on its engine, such as on a
             chain of accumulations, or None.
         raw_results: Results that the body returns in storage form, such as indices.
-        function: Returns the body of a call as a function of the elements that it reads, in the
-            order of the parameters, of the mask of elements that a sum is added to, if the result
-            is one, and of ``out``, an array for the result, or None; or returns None.
-        reads_first: True when all partitions are read before one is written, column by column, so
-            that source and destination may be different rows of the same columns.
+        function: Returns a function that computes the result of a call, or None. It takes the
+            elements that the call reads, in the order of the parameters; then, if the call may add
+            to ``dst``, the mask of the elements to add to; and ``out``, an array for the result, or
+            None.
+        reads_first: True when the engine reads a column on all partitions before it writes that
+        column, so that source and destination may be different rows of the same columns.
         spread: Taint propagation from operands to results.
         shortcut: Returns a fast path for a call, or None.
         watch_values: Returns a check of the loaded arguments of each call, or None.
@@ -101,7 +103,7 @@ class Instruction:
             a body has the same parameters in all versions.
         summary: First line of the body's docstring.
         description: The body's docstring without its ``Args``.
-        meanings: What each parameter means, in one sentence.
+        meanings: The meaning of each parameter, in one sentence.
     """
 
     name: str
@@ -150,7 +152,7 @@ class Instruction:
 
     @property
     def meanings(self) -> dict[str, str]:
-        """One sentence for each parameter: that of the body's docstring, or the shared one."""
+        """One sentence for each parameter: from the body's docstring, else from ``SHARED``."""
         _, own = described(inspect.getdoc(self.body) or "")
         return {name: own.get(name, SHARED.get(name, "")) for name in self.parameters}
 

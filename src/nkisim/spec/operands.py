@@ -36,13 +36,14 @@ class Operand:
         gathers: True when its rows may be selected by an index tile.
         as_view: True when the body takes the view in addition to its elements.
         masked: True when the set of written elements depends on values.
-        chosen: True when values select the operand elements in the results; the body reports them.
+        chosen: True when values determine which elements of the operand the results contain; the
+            body reports those elements.
         decides: True when its elements are addresses, leave the core or stay in an engine, so that
             garbage among them is an error immediately.
         part: Returns the elements that a call accesses, as a mask of the tensor's shape; None when
             it accesses all.
-        buffer_rule: Rule to report when the operand is in a memory that ``buffers`` does not have;
-            None reports the rule that holds for all operands.
+        buffer_rule: Rule that is broken when the operand is in a memory that ``buffers`` does not
+            have; None is the rule for all operands.
     """
 
     role: Role
@@ -83,7 +84,7 @@ def Out(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
 
 
 def Sum(*buffers: tuple[MemoryRegion, ...], **options: Any) -> Operand:
-    """Describe a destination that matmuls add up in."""
+    """Describe a destination in PSUM to which matmuls may add."""
     return Operand("sum", _join(buffers), **options)
 
 

@@ -147,7 +147,7 @@ def _smaller(a: Any, b: Any) -> Array:
 
 
 def _last_at(find: Callable[..., Array]) -> Callable[[Array], Array]:
-    """Reduce to the last element whose magnitude ``find``, such as argmax, selects."""
+    """Return a reduction to the last element whose magnitude ``find`` (argmax or argmin) finds."""
 
     def reduce(a: Array) -> Array:
         backwards = a[..., ::-1]
@@ -228,7 +228,7 @@ Op("left_shift", "bitvec", binary=lambda a, b: np.where(b < 32, a << np.minimum(
 Op("right_shift", "bitvec", binary=lambda a, b: np.where(b < 32, a >> np.minimum(b, 31), 0))
 
 _UNARY = {"rsqrt": 2, "reciprocal": 2, "abs": 2, "square": 4, "relu": 4}
-"""Functions that an ALU has too, with its first generation."""
+"""Activation functions that are also ALU operators, with the first generation of the operator."""
 
 for _name, _function, _domain in act.FUNCTIONS:
     _in_alu = _name in _UNARY

@@ -104,10 +104,10 @@ Refuse = Callable[[Mapping[str, Any], tuple[Any, ...], Mapping[str, Any]], NoRet
 F = TypeVar("F", bound=Callable[..., Any])
 
 _RETURNED = ("nothing", {"0.6.0": "no tensor"})
-"""What instructions return, by version."""
+"""Result of an instruction in words, by version."""
 
 MASK = Removal(rules.REMOVED_MASK, "slice every operand to the valid extent")
-"""The keyword ``mask`` of every function."""
+"""The removed keyword ``mask``, which every function had."""
 
 
 def call_text(name: str, signature: inspect.Signature) -> str:
@@ -192,7 +192,7 @@ def open_function(
 
 
 _UNCOMPILED: dict[FunctionType, Callable[[], None]] = {}
-"""The functions that were not called yet, and what compiles each."""
+"""The functions that were not called yet, each with the callback that compiles it."""
 
 
 def compile_all() -> None:
@@ -212,9 +212,8 @@ def _code(name: str, parameters: str, *statements: str) -> CodeType:
         "        raise\n"
     )
     # private: a function of a given signature can only be made from source text; compile is a
-    # builtin of every Python.
-    # A traceback shows no line of it: there is no file of that name. The frame that raises again is
-    # not added once more.
+    # builtin of every Python. The file name exists nowhere, so tracebacks show no source line of
+    # the function. A bare raise does not add the frame a second time.
     module = compile(source, f"{Path(__file__).parent}/<{name}>", "exec")
     return next(part for part in module.co_consts if isinstance(part, CodeType))
 
@@ -278,8 +277,7 @@ class CheckedCall:
             return self._unknown(keyword, [p for p in accepted if p not in passed], written)
         seen = ", ".join(passed)
         without = f"{self.name} is called without {', '.join(missing)}"
-        # Without its destination a call of Beta 1 ends one tile short, or begins with something
-        # else.
+        # A Beta 1 call has no dst: its last tile is missing, or its first argument is no tensor.
         shifted = not first_is_tensor or set(missing) <= set(self.tiles)
         if "dst" in self.tiles and missing and passed and shifted:
             returned = versions.at(versions.in_force(), *_RETURNED)
@@ -354,7 +352,7 @@ CALLS: dict[str, dict[str, CheckedCall]] = {}
 
 
 def parameters_of(name: str) -> list[str]:
-    """Return the parameters of an instruction in the version in force, else in the next."""
+    """Return the parameters of an instruction in the version in force, else in its oldest one."""
     known = CALLS[name]
     version = versions.in_force()
     found = known.get(version) or next(iter(known.values()))
@@ -366,8 +364,8 @@ def publish(
 ) -> Callable[..., Any]:
     """Return a function that checks its calls, with the signature of the oldest version.
 
-    Its ``in_version`` has the function of each version that has it, all in one where no parameter
-    differs.
+    Its ``in_version`` maps each version that has the function to the function for that version.
+    Versions with equal parameters share one function.
 
     Args:
         checked: The declaration, with the parameters of all versions.

@@ -28,13 +28,13 @@ FRONTEND_VARIABLE = "NKI_COMPILER_FRONTEND"
 """Variable of NKI 0.7.0: ``custom`` keeps the language of 0.6.0 under the names of 0.7.0."""
 
 _TRACING = {"": True, "tracer": True, "custom": False, "parser": False}
-"""Whether Python traces a kernel, by value of the variable; the pages know only ``custom``."""
+"""Whether Python traces a kernel, by value of the variable; NKI documents ``custom`` only."""
 
 _TRACED = VERSIONS[VERSIONS.index("0.7.0") :]
 """Versions whose compiler executes a kernel's Python code."""
 
 _RUNNING: ContextVar[str | None] = ContextVar("nkisim_version", default=None)
-"""The version that the kernel of this context runs by; None outside a kernel."""
+"""The version by which the kernel of this context is judged; None outside a kernel."""
 
 T = TypeVar("T")
 
@@ -49,10 +49,10 @@ def resolve(text: str, argument: str = "nki") -> str:
 
 
 def chosen(asked: str | None = None) -> str:
-    """Return the version of a call made now.
+    """Return the version for a call that is made now.
 
-    That is the one asked for, else that of NKISIM_NKI, else that of an installed ``nki``, else the
-    oldest.
+    That is ``asked``, else the value of NKISIM_NKI, else the version of an installed ``nki``, else
+    the oldest version.
     """
     if asked is not None:
         return resolve(asked)
@@ -63,7 +63,7 @@ def chosen(asked: str | None = None) -> str:
 
 
 def in_force() -> str:
-    """Return the version that the running kernel is judged by, or that a call made now would be."""
+    """Return the version by which the running kernel is judged; outside a kernel, ``chosen()``."""
     return _RUNNING.get() or chosen()
 
 
@@ -73,7 +73,7 @@ def since(version: str) -> bool:
 
 
 def language() -> str:
-    """Return the version whose language kernels are written in: mostly the version in force.
+    """Return the version in force, or 0.6.0 if NKI_COMPILER_FRONTEND selects the older language.
 
     Raises:
         ValueError: NKI_COMPILER_FRONTEND has an unknown value.
@@ -89,7 +89,7 @@ def language() -> str:
 
 
 def is_traced() -> bool:
-    """Return whether Python executes the kernels of the version in force, as from 0.7.0 on."""
+    """Return whether Python executes the kernels of the language in force (from 0.7.0 on)."""
     return language() in _TRACED
 
 

@@ -1,4 +1,4 @@
-"""What each version adds, changes and removes, and on what evidence."""
+"""Additions, changes and removals of each version, with their evidence."""
 
 from __future__ import annotations
 

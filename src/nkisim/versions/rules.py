@@ -1,7 +1,8 @@
 """Rule x version: the versions in which the rules of the kernel language hold.
 
 From NKI 0.7.0 on Python executes a kernel, so most limits of the old front end are gone. The table
-has what the pages of a release state or imply; rules that it does not name hold in all versions.
+follows what the documentation of a release states or implies. Rules that it does not list hold in
+all versions.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ Verdict = Literal["holds", "off", "changes"]
 
 
 class Held(NamedTuple):
-    """What becomes of a rule from a version on.
+    """State of a rule from a version on.
 
     Attributes:
-        verdict: ``"off"``, or ``"changes"`` for another condition or severity.
+        verdict: ``"holds"``, ``"off"``, or ``"changes"`` for another condition or severity.
         note: The condition that holds.
         basis: ``"stated"``, ``"deduced"`` or ``"assumed"``.
         level: Severity, where it differs from the rule's.
@@ -81,11 +82,11 @@ CHANGES: Mapping[str, Mapping[str, Held]] = {
         "0.7.0": Held("changes", "also depends_on without kind, NKI_COMPILER_FRONTEND", "stated")
     },
 }
-"""Rules by id: what holds from a version on."""
+"""State of each rule that changes, by rule id and first version."""
 
 
 def held(id: str, version: str | None = None) -> Held:
-    """Return what holds of a rule in a version; None is the language in force."""
+    """Return the state of a rule in a version; None is the language in force."""
     return at(version or language(), Held("holds"), CHANGES.get(id, {}))
 
 
@@ -95,12 +96,12 @@ def is_off(id: str) -> bool:
 
 
 def verdicts(id: str) -> dict[str, Held]:
-    """Return what holds of a rule in each version; empty for a rule that never changes."""
+    """Return the state of a rule in each version; empty for a rule that never changes."""
     return {version: held(id, version) for version in VERSIONS} if id in CHANGES else {}
 
 
 def rows(id: str) -> list[tuple[str, str]]:
-    """Return the rows of a rule in the table rule x version: the version and what holds."""
+    """Return the rows of a rule in the table rule x version: each version and the state as text."""
     texts = {}
     for version, found in verdicts(id).items():
         text = found.verdict if found.level is None else f"{found.verdict}, {found.level}"

@@ -54,8 +54,8 @@ class Function(NamedTuple):
     """The function of an instruction for the calls of one signature.
 
     Attributes:
-        function: Takes the elements that the call reads, the present elements of ``dst`` if the
-            call adds to them, and ``out``: the array for the result, or None.
+        function: Takes the elements that the call reads, the mask of the elements of ``dst`` to add
+            to if the call may add, and ``out``: the array for the result, or None.
         given: For each operand that the call reads: its place in the arguments, its name and its
             conversion. A number has neither name nor conversion. The conversion is None if the
             elements are taken as stored.

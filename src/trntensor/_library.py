@@ -11,6 +11,6 @@ _PUBLISHED: dict[str, PrecisionLevel] = {
     "dd": "float32",
     "kahan": "doublefloat",
 }
-"""Names of the published library, each with the level whose bound it keeps for float32 operands."""
+"""Precision names of published releases, each with the level whose error bound it satisfies."""
 
 LIBRARY = Library("trntensor", _PUBLISHED, widens=False)

@@ -76,8 +76,8 @@ def split(matrix: Tensor, rank: int | None = None, allowed: float = 0.0) -> tupl
         s = values.flip(-1).clamp(min=0).sqrt().to(matrix.dtype)
     else:
         narrow = matrix
-        if 2 * rows <= columns:  # the singular values of a wide matrix are those of its triangle
-            # The derivative of the triangle needs the other factor.
+        if 2 * rows <= columns:  # its triangular factor has the same singular values
+            # The derivative of R needs Q.
             mode = "r" if inert(matrix) else "reduced"
             narrow = torch.linalg.qr(matrix.mH, mode=mode).R.mH
         u, s, _ = torch.linalg.svd(narrow, full_matrices=False)

@@ -97,7 +97,7 @@ def einsum(
         tensors = [x.to(wanted) if hasattr(x, "to") else x for x in tensors]
     for x in tensors:
         if not isinstance(x, Tensor) and hasattr(x, "partition_dim"):
-            if target_forward_error is not None:  # by the terms of full sums, not of shards
+            if target_forward_error is not None:  # a sum counts its terms over all shards
                 terms = _summed_terms(text, tensors)
                 precision = _precision_for(tensors[0].dtype, terms, target_forward_error)
             if out is not None and not (isinstance(beta, (int, float)) and beta == 0):
@@ -138,7 +138,7 @@ def _summed_terms(text: str, operands: Sequence[Any]) -> int:
 
 
 def _sharded(text: str, operands: Sequence[Any], options: dict[str, Any]) -> Any:
-    """Return a contraction with sharded operands, of parts with these options."""
+    """Return a contraction with sharded operands; ``options`` apply to each part."""
     from trntensor.parallel import sharded_einsum
 
     return sharded_einsum(partial(einsum, **options), text, operands)

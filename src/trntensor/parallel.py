@@ -4,8 +4,8 @@ A shard is a part of a tensor along one of its dimensions. ``einsum`` takes shar
 index of that dimension is in the result, the result is sharded too; if it is summed, the shards are
 contracted one by one and added.
 
-``trntensor.distributed`` contracts DTensors over ranks, of which each has a part, and tensors that
-every rank has.
+``trntensor.distributed`` contracts over the ranks of a process group. Its operands are DTensors, of
+which each rank has a part, and tensors that every rank has.
 """
 
 from __future__ import annotations
@@ -151,7 +151,7 @@ def sharded_einsum(contract: Any, text: str, operands: Sequence[Any]) -> Tensor 
     order = [x for x in output if x in cuts] + [x for x in cuts if x not in output]
 
     def within(at: dict[str, tuple[int, int]]) -> list[Tensor]:
-        """Return the results of the parts of the next sharded index, within ranges of others."""
+        """Return the results for each range of the next sharded index, inside the ranges ``at``."""
         label, last = order[len(at)], len(at) + 1 == len(order)
         found = []
         for bounds in ranges[label]:

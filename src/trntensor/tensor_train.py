@@ -28,7 +28,7 @@ def tt_decompose(
 ) -> list[Tensor]:
     """Return the cores of a tensor train that approximates a tensor (TT-SVD).
 
-    The error is at most sqrt(d - 1) times that of the best train of the same ranks.
+    The error is at most sqrt(d - 1) times the error of the best train of the same ranks.
 
     Args:
         tensor: (n_1, ..., n_d) with d at least 2, floating point.

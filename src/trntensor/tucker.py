@@ -82,7 +82,7 @@ def tucker_decompose(
 
     Raises:
         ConvergenceError: The sweeps did not converge, and ``on_failure`` is ``"raise"``.
-        ParameterError: The number of ranks is not that of dimensions.
+        ParameterError: The number of ranks differs from the number of dimensions.
         ShapeError: A rank is below 1 or above its dimension.
         FlagError: An option is invalid, or another one excludes it; either ranks or eps is given.
         NotFiniteError: The tensor has a NaN or an infinity.
@@ -200,7 +200,7 @@ def _fixed_sweeps(x: Tensor, ranks: Sequence[int], count: int) -> tuple[Tensor, 
 
 
 def _error(norm: float, core: Tensor) -> float:
-    """Return the relative error; with orthonormal factors the core and the model have one norm."""
+    """Return the relative error; with orthonormal factors the model has the norm of the core."""
     kept = float(torch.linalg.vector_norm(core.detach(), dtype=_wide(core)))
     return float(max(norm**2 - kept**2, 0.0) ** 0.5 / norm) if norm else 0.0
 

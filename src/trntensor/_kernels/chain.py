@@ -2,11 +2,11 @@
 
     t[k, l, r] = sum_d x[d, k, l] y[d, r]          out[l, r, n] = sum_k t[k, l, r] c[k, n]
 
-Layout   x is the stationary operand of the first product, 128 of k at a time for each l, so that t
-         has k on partitions, where the second product contracts. t is its moving operand if the
-         result has r or l last, else its stationary one
-Limits   float32 or 16 bits, all operands of one dtype, extents at least 1; y, c and t of one block
-         of l fit in SBUF (``chain_block``). x has d, k and l in any order but with d last
+Layout   the first product takes x as the stationary operand, 128 of k at a time for each l, so t
+has k on partitions. The second product contracts over k. Its moving operand is t if the last
+dimension of the result is r or l, else t is its stationary operand Limits   float32 or 16 bits, all
+operands of one dtype, extents at least 1; y, c and t of one block of l fit in SBUF
+         (``chain_block``). d is not the last dimension of x
 Cost     the products of both contractions; every operand is read once, t never leaves the chip
 Lever    fusion: the intermediate is not written to HBM; y and c stay in SBUF; several l
          share a PSUM bank and one copy out of it, and fill the moving operand of the second product
@@ -130,7 +130,7 @@ def first_product(t: Tile, x: Tile, right: Tile, k0: int, l0: int, lw: int, e: E
 
 
 def with_moving_t(out: Tile, t: Tile, last: Tile, l0: int, lw: int, e: Extents) -> None:
-    """Multiply with n on partitions, and store (n, r, l) or (n, l, r), the contiguous one."""
+    """Multiply with n on partitions, and store (n, r, l) or (n, l, r), the layout of ``out``."""
     width = lw * e.r
     r_dense = e.out_r < e.out_l
     for n0 in range(0, e.n, TILE):

@@ -224,5 +224,5 @@ def _steps(order: str, size: Mapping[str, int]) -> dict[str, int]:
 
 
 def _matrix(x: Tensor, order: str, first: str, size: Mapping[str, int]) -> Tensor:
-    """Return an operand with two groups as a matrix; with one, as a matrix of one column."""
+    """Return an operand as a matrix of its two groups, or as one column if it has one group."""
     return x if len(order) == 2 else x.reshape(size[first], 1)

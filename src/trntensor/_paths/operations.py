@@ -1,4 +1,4 @@
-"""The operations of which a plan makes a contraction, with their derivatives.
+"""The operations that plans of contractions consist of, with their derivatives.
 
 Subscripts of an operation are letters with an explicit output, ``"ij,jk->ik"``, without spaces. No
 index is repeated within an operand or summed in one operand alone.
@@ -41,9 +41,10 @@ def _contract_flops(a: Tensor, b: Tensor, subscripts: str) -> float:
 
 
 def _by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, subscripts: str) -> Tensor:
-    """Return a contraction with two more indices: that of the parts, which is summed, and theirs.
+    """Return a complex contraction as one contraction of real operands with two more indices.
 
-    The smaller operand is the one that is written as blocks.
+    One added index is over the parts of the operands and is summed. The other is over the parts of
+    the result. The smaller operand becomes 2 x 2 blocks of parts.
     """
     left, right, out = terms_of(subscripts)
     if a.numel() < b.numel():

@@ -68,7 +68,7 @@ def traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tensor
 
 
 def _shapes(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes at trace time; the graph is for these sizes, others compile another."""
+    """Return the shapes at trace time; torch compiles another graph for other shapes."""
     return tuple(tuple(index(n) for n in x.shape) for x in tensors)
 
 

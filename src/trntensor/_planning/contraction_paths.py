@@ -78,7 +78,7 @@ def reordered(problem: Problem, path: Path, seed: int) -> Path:
 
 
 def _mask_price(network: Network, problem: Problem) -> Price:
-    """Return the cost of annealing; for ``"size"`` the sum of all results, led by the largest."""
+    """Return the price of a pair in annealing; for ``"size"`` it is the elements of its result."""
     if problem.minimize == "flops":
         return network.flops
     volume, itemsize = network.volume, problem.itemsize

@@ -79,10 +79,10 @@ def around(labels: str, depth: str) -> tuple[str, str] | None:
 
 
 def groups_of(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Groups:
-    """Return the groups of a pair without repeated indices and ones in one operand alone.
+    """Return the groups of a pair; each index is in two of a, b and out, none twice in one.
 
-    The order within a group is one that both of its tensors have, if there is one; else that of
-    the larger tensor, whose copy would cost more.
+    If both tensors that have a group have its indices in one order, this is the order of the group.
+    Otherwise the group has the order of the larger tensor, because its copy would cost more.
     """
     large_a = prod(sizes[x] for x in a) >= prod(sizes[x] for x in b)
     first, second = (a, b) if large_a else (b, a)

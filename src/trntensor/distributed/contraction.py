@@ -61,8 +61,8 @@ def einsum(
         memory_limit: As for ``trntensor.einsum``, for the contraction of each rank.
 
     Raises:
-        ShapeError: The shapes do not match the subscripts or each other, or a part is not that of
-            ``torch.chunk``.
+        ShapeError: The shapes do not match the subscripts or each other, or a rank's part has
+            another size than ``torch.chunk`` gives.
         DTypeError: No operand is a DTensor, or dtypes differ.
         FlagError: The subscripts, an option, a mesh or placements are invalid.
         DerivativeError: It is called in a transform of ``torch.func``, or in forward mode.

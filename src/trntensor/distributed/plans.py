@@ -33,7 +33,7 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
-    Its memory is that of precision ``"fast"`` without a memory limit.
+    The memory in the plan assumes precision ``"fast"`` and no memory limit.
 
     Args:
         function: ``"einsum"``.

@@ -15,7 +15,7 @@ _PUBLISHED: dict[str, PrecisionLevel] = {
     "ozaki": "float32",
     "ozaki_hq": "float32",
 }
-"""Names of the published library, each with a level at least as accurate as it was there."""
+"""Precision names of published releases, each with a level that is at least as accurate."""
 
 LIBRARY = Library("trnfft", _PUBLISHED)
 no_kernel = LIBRARY.no_kernel

@@ -46,7 +46,7 @@ def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = 
     Raises:
         ShapeError: The shapes are not compatible, or an axis is repeated.
         IndexError: A dimension does not exist.
-        FlagError: The mode is not one of these.
+        FlagError: ``mode`` is none of the three.
 
     Example:
         >>> trnfft.fftconvolve(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 1.0])).round()
@@ -211,6 +211,6 @@ def _larger_first(name: str, a: Tensor, b: Tensor, dims: Sequence[int]) -> tuple
 
 
 def _joined(a: Opened, b: Opened, result: Tensor, split: bool) -> Opened:
-    """Return the form of the result: the wider of the two dtypes, split if either input is."""
+    """Return the form of the result: the wider dtype, split if one of the inputs is split."""
     part = torch.promote_types(a.part or real_dtype(a.x.dtype), b.part or real_dtype(b.x.dtype))
     return Opened(result, split, None if part is real_dtype(result.dtype) else part)

@@ -98,8 +98,8 @@ def dst(
 ) -> Spectrum:
     """Return the discrete sine transform.
 
-    Args and errors are those of :func:`dct`, except that M = 2(N+1) for type 1, which also accepts
-    one point. ``orthogonalize`` scales the last bin of type 2 and the last point of type 3.
+    Arguments and errors are as in :func:`dct`, except that M = 2(N+1) for type 1, which also
+    accepts one point. ``orthogonalize`` scales the last bin of type 2 and the last point of type 3.
     """
     no_kernel("dst")
     return _computed("dst", input, type, n, dim, norm, orthogonalize)

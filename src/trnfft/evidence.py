@@ -53,7 +53,7 @@ def _matrices() -> tuple[Tensor, Tensor]:
 
 
 def _complex_bound(a: Tensor, b: Tensor) -> float:
-    """Return the bound of a product of twice the length: real and imaginary parts in one sum."""
+    """Return the bound of a real product with twice the terms: each sum has both parts."""
     parts = torch.cat([torch.cat([a.real, -a.imag], 1), torch.cat([a.imag, a.real], 1)])
     return product_bound(parts, torch.cat([b.real, b.imag]))
 

@@ -46,7 +46,8 @@ def fht(a: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0
         a: Shape (..., n).
         dln: Step of the logarithm.
         mu: Order of the Bessel function.
-        offset: Logarithm of ``k_c r_c``; :func:`fhtoffset` returns one without ringing.
+        offset: Logarithm of ``k_c r_c``; :func:`fhtoffset` returns an offset at which the result
+            does not oscillate (ring).
         bias: Exponent of the power law divided out before the transform and restored after it.
 
     Raises:

@@ -19,8 +19,9 @@ from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = ["ComplexBatchNorm1d", "ComplexConv1d", "ComplexLinear", "ComplexModReLU"]
 
-# Up to this number of rows, real products are faster on a CPU than joining the parts of the
-# weights, which takes the time of ten rows of the product. On a GPU, fewer launches are faster.
+# Up to this number of rows, four real products are faster on a CPU than one complex product:
+# joining the parts of the weights takes as long as ten rows of the product. On a GPU one complex
+# product is always faster, because it has fewer launches.
 _FEW_ROWS = 8
 
 # Magnitudes below this value are not divided by.

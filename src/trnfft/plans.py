@@ -293,7 +293,7 @@ def _cached(
 
 
 def _many(g: StackedGeometry, batch: int, generation: Generation) -> bool:
-    """Return whether the kernel transforms the rows many at once, as it decides itself."""
+    """Return whether the kernel chooses the form for many rows at once."""
     return generation != "gen2" and many_rows(g, batch)
 
 

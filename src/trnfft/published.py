@@ -1,7 +1,7 @@
 """Names of published releases, for code written for them: ``from trnfft import create_plan``.
 
-They are neither in ``trnfft.__all__`` nor on the reference page. ``INSTEAD`` has what to use in new
-code.
+They are neither in ``trnfft.__all__`` nor on the reference page. ``INSTEAD`` has their
+replacements.
 """
 
 from __future__ import annotations

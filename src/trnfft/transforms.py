@@ -42,7 +42,7 @@ def fft(
     Raises:
         ShapeError: n is below one, there are no points, or out has another shape.
         IndexError: The dimension does not exist.
-        FlagError: norm is not one of these.
+        FlagError: norm is none of the three.
         DTypeError: input is not a tensor, or out has another dtype.
 
     Example:

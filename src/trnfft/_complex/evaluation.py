@@ -29,7 +29,7 @@ def evaluate(
     kind: Kind, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> Any:
     """Return ``function`` of arguments that contain an instance of ``kind``."""
-    if kwargs.get("out", args) is None:  # torch's own functions pass it on
+    if kwargs.get("out", args) is None:  # torch passes out=None to the functions it calls
         kwargs = {name: value for name, value in kwargs.items() if name != "out"}
     found: list[ComplexMethods | Tensor] = []
     _find((args, tuple(kwargs.values())), found)

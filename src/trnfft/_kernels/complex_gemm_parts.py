@@ -190,9 +190,9 @@ def stage_frames(staged: Tile, x: Tile, frames: Frames, r: int, k: int) -> None:
 
 
 def stage_packed(staged: Tile, p: PartsProduct, r: int, k: int) -> None:
-    """Load rows of the imaginary part from column ``k`` on, with a real column in column 0.
+    """Load rows of the imaginary part from column ``k`` on; replace its unused column 0.
 
-    That is the column of the real part beyond the contraction, or zero if there is none.
+    Column 0 becomes the column of the real part beyond the contraction, or zeros without one.
     """
     rw, kw = staged.shape
     real, imaginary = p.lefts

@@ -55,8 +55,8 @@ def parts_tiling(
         columns: Columns of each right part.
         depth: The contraction.
         dtype: ``"float32"`` or ``"bfloat16"``, of all operands.
-        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None for that of the
-            environment.
+        generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None for the generation
+            that the environment selects.
         lefts: Number of parts of the left operand: 1 if it is real, 2 if it is complex.
         outs: Number of parts of the result: 2, or 1 for a real result.
         wide: Whether a bfloat16 product is stored in float32.
@@ -91,7 +91,7 @@ def parts_tiling(
     size, out_size = ITEMSIZE[dtype], 4 if wide else ITEMSIZE[dtype]
     read = left_reads * lefts * rows * depth + right_reads * 2 * depth * columns
     written = outs * rows * columns * out_size
-    # The two output rows in SBUF are planned in the dtype of the operands; correct their size.
+    # The plan assumes output rows in the dtype of the operands; correct their SBUF bytes.
     sbuf_bytes = found.sbuf_bytes + 2 * blocks.group * BANK * (out_size - size)
     return PartsTiling(blocks, sbuf_bytes, found.psum_banks, size * read + written)
 

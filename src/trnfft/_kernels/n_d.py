@@ -44,8 +44,8 @@ def n_d(
         second: The matrix of the second dimension, None for three dimensions.
         third: The matrix of the third dimension, None for three or four dimensions.
         rows_matrix: The matrix of the last dimension but one.
-        columns_matrix: (nd, 3, m), that of the last; m may be the half spectrum of a real operand,
-            or nd that of a real result.
+        columns_matrix: (nd, 3, m), the matrix of the last dimension. With a half spectrum m is nd
+            // 2 + 1 for a real operand, and nd is m // 2 + 1 for a real result.
         real: Whether the result is real; it is then a single tensor.
     """
     shape = x_re.shape

@@ -6,17 +6,17 @@ With n = a b d, point (j1, j2, c) = (j1 b + j2) d + c, and k = k1 + a k2 for the
     z[k2, c, k1] = outer[k, c] * sum over j2 of y[j2, c, k1] exp(-2 pi i j2 k2 / b)
     X[k + a b m] = sum over c of z[k, c] exp(-2 pi i c m / d)
 
-Layout   real and imaginary parts of j1 on up to 128 partitions: one product transforms both.
-         In the first product the data is stationary, so its result has (j2, s columns) on
-         partitions; the second multiplies s columns by one matrix with s copies of that of b.
-         Other transforms are never in one sum: a NaN stays in its row. From gen3 on, many rows of
-         at most 2048 points have another layout, that of ``stacked_rows``
+Layout   real and imaginary parts of j1 on up to 128 partitions: one product transforms both. In the
+         first product the data is stationary, so its result has (j2, s columns) on partitions; the
+         second multiplies s columns by one matrix with s copies of the matrix of b. No sum has
+         terms of two rows: a NaN stays in its row. From gen3 on, many rows of at most 2048 points
+         have the layout of ``stacked_rows``
 Limits   complex 2-D operands, float32 or bfloat16; float32 results; the lengths of a geometry
 Cost     per point 4 / a + 16 / (b s) + 4 / d cycles of the Tensor engine; operand and result once,
          and the data once more through HBM if d is not 1
-Lever    the array is full in every product; twiddles are multiplied by Vector as they leave PSUM,
-         added by GpSimd, and other results leave it by Scalar; every transfer has runs of a row
-Accuracy relative L2 error below 1e-6
+Lever    the array is full in every product; Vector multiplies by twiddles in the copy from PSUM,
+GpSimd adds these products, and Scalar copies other results from PSUM; every transfer has contiguous
+runs of a row Accuracy relative L2 error below 1e-6
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _BANKS = 2
 """PSUM banks of the first products of one chunk."""
 
 _AHEAD = 1
-"""Rows between the first two factors and the last: their way through HBM takes as long as two."""
+"""Rows by which the last factor is behind the first two; a row's way through HBM takes two."""
 
 
 @nki.jit
@@ -65,7 +65,8 @@ def stacked(
     for _ in range(2):
         between.append(nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.private_hbm))
     for i in range(batch + _AHEAD):
-        # Before the stores of this row, which wait for their data and hold later transfers.
+        # Loads come before the stores of this row: a store that waits for data delays later
+        # transfers.
         loaded = load_between(between, geometry, i - _AHEAD) if i >= _AHEAD else None
         if i < batch:
             first_two(parts, between, tables, geometry, i)
@@ -254,7 +255,7 @@ def twiddled(dst: list[Tile], data: Tile, table: list[Tile]) -> None:
         dst=by_sin, data1=data, data2=table[1], op=nl.multiply, engine=nisa.engine.vector
     )
     add = nisa.engine.gpsimd
-    if nisa.get_nc_version() == nisa.nc_version.gen2:  # its engines take turns in SBUF
+    if nisa.get_nc_version() == nisa.nc_version.gen2:  # there both engines take turns in SBUF
         add = nisa.engine.vector
     nisa.tensor_tensor(
         dst=dst[0], data1=by_cos[0:rows, 0], data2=by_sin[0:rows, 1], op=nl.subtract, engine=add

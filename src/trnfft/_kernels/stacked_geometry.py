@@ -9,8 +9,9 @@ constants are one float32 vector, so that a kernel has one operand for them; ``r
     outer      (2, P, d / s, a) twiddles after the second, if d > 1
     last       (2 d, 2 d)       of both parts, if d > 1
 
-If ``many`` is set, two matrices for many rows at once follow. In a group of the first step are some
-columns j2, in one of the second some bins k1, and K is 2 a columns or 2 b bins:
+If ``many`` is set, two matrices for many rows at once follow. A group of the first step has some
+``columns`` j2, a group of the second step some ``bins`` k1. K is 2 a columns in the first step and
+2 b bins in the second:
 
     columns    (K, K)           of both parts: (part, j1, j2) to (part, k1, j2)
     bins       (K, groups, K)   with twiddles: (part, k1, j2) to (part, k2, k1)
@@ -27,8 +28,11 @@ _LEAST = 4
 """Least factor; smaller ones leave most of the array empty."""
 
 _PASS_CYCLES = 32_000
-"""Cycles of the Tensor engine in the time that an image takes to go through HBM once more, and that
-products of its first and last columns wait. Times of ``nkisim profile`` are fitted within 5 us."""
+"""Tensor engine cycles that an image by factors loses.
+
+It goes through HBM once more, and the products of its first and last columns wait. The value is
+fitted to times of ``nkisim profile``, within 5 us.
+"""
 
 
 class RowsGeometry(NamedTuple):
@@ -130,8 +134,8 @@ def offsets(g: StackedGeometry) -> Offsets:
 def many_rows(g: StackedGeometry, batch: int) -> bool:
     """Return whether rows are transformed many at once.
 
-    A group of 128 rows takes about as long as one row alone. Times of ``nkisim profile`` for gen3
-    and gen4 are within 10 % of the better form's.
+    One group of points of 128 rows takes about as long as one row that is transformed alone. In
+    ``nkisim profile`` for gen3 and gen4 the chosen form takes at most 10 % longer than the other.
     """
     return g.many is not None and batch >= g.many.groups[0] + g.many.groups[1]
 
@@ -167,7 +171,7 @@ def image_geometry(height: int, width: int) -> ImageGeometry | None:
     rows, columns = _column_geometry(height, width), _column_geometry(width, height)
     if rows is None or columns is None:
         return None
-    # Four passes of a moving matrix, for two parts of two parts, at each tile of an image.
+    # Each tile of an image: four passes per product, and four products of real and imaginary parts.
     whole = 16 * row_tiles(height) * row_tiles(width) * (height + width)
     factored = height * width * (_cycles(rows) + _cycles(columns)) + _PASS_CYCLES
     return ImageGeometry(rows, columns) if factored < whole else None

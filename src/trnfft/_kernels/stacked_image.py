@@ -7,9 +7,9 @@ Limits   complex operands (batch, n1, n2), float32 or bfloat16; float32 results;
          image geometry
 Cost     per point and pass 4 / a + 16 / (b s) cycles of the Tensor engine; operand and result once,
          and the data once more through HBM
-Lever    the array is full in every product; the first product of the next columns runs while the
-         twiddles of these are multiplied; transfers have runs of a
-Accuracy relative L2 error below 1e-6
+Lever    the array is full in every product; the first product of the next columns runs while these
+columns are multiplied by twiddles; transfers have contiguous runs of a points Accuracy relative L2
+error below 1e-6
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BANKS = 2
 """PSUM banks of the first products of one block of columns."""
 
 _AHEAD = 2
-"""Blocks between the load and the last product of a block."""
+"""Number of blocks from the load of a block to its last product."""
 
 
 class Block(NamedTuple):
@@ -66,7 +66,7 @@ def stacked_image(
         x_re: (batch, n1, n2).
         x_im: The same shape.
         rows_constants: The vector of constants of the first dimension.
-        columns_constants: That of the second.
+        columns_constants: The vector of constants of the second dimension.
         geometry: The factors of both.
     """
     batch, height, width = x_re.shape
@@ -80,7 +80,8 @@ def stacked_image(
     for i in range(batch + 1):
         if i < batch:
             blocks += blocks_of_columns(parts, between, first, geometry.rows, i)
-        # The second pass of an image follows the first of the next, which does not wait for it.
+        # The second pass of an image comes after the first pass of the next image: that pass is
+        # independent of it, so the engines need not wait for stores.
         if i in (1, batch):
             blocks += [None] * _AHEAD
         if i > 0:
@@ -94,7 +95,7 @@ def blocks_of_columns(
 ) -> list[Block]:
     """Return the blocks of all columns of an image.
 
-    Columns that do not fill a group are transformed with the preceding ones, a second time.
+    The last group may overlap the one before: columns in both are transformed twice.
     """
     count, step = source[0].shape[2], _BANKS * (BANK // (2 * g.a))
     groups = count // g.s
@@ -110,7 +111,7 @@ def blocks_of_columns(
 def transform_blocks(blocks: list[Block | None]) -> None:
     """Transform blocks in turn, so that engines work on three of them; None is a pause.
 
-    A block may read what the third last block before it has stored.
+    A block may read the results of blocks that are at least three places before it.
     """
     stationary, waiting = {}, {}
     for t in range(len(blocks) + _AHEAD):

@@ -63,7 +63,7 @@ def along(
     Args:
         function: Name of the public function, for errors.
         x: The input.
-        n: The length; None for that of the input.
+        n: The length; None for the length of the input.
         dim: The dimension.
         norm: The normalisation.
         bins: Whether the input has ``n // 2 + 1`` entries for n points of a real signal.
@@ -99,7 +99,7 @@ def axes(
     Args:
         function: Name of the public function, for errors.
         x: The input.
-        s: Lengths, -1 for that of the input; None for the lengths of the input.
+        s: Lengths, where -1 is the length of the input; None for all lengths of the input.
         dim: Dimensions; None for the last ``len(s)``, or for all without ``s``.
         norm: The normalisation.
         bins: Whether the input has ``s[-1] // 2 + 1`` entries along the last entry of ``dim``.

@@ -1,8 +1,8 @@
 """Products of complex matrices and masks with a kernel, as operations with their derivatives.
 
-Operands and results are real tensors with the parts in a last dimension of two. Gradients are by
-the parts: that of a complex product by one factor contains the conjugate of the other. G is the
-gradient by the result.
+Operands and results are real tensors with the parts in a last dimension of two. Gradients are with
+respect to the parts: the gradient of one factor of a complex product is G times the conjugate of
+the other factor. G is the gradient of the result.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def short_time(x: Value, window: Tensor, hop: int, onesided: bool, normalized: b
 
 
 def refuse_short_time(reason: str) -> None:
-    """Report that torch computes a short-time transform, if a kernel is wanted."""
+    """Report why torch and no kernel computes a short-time transform, if a kernel is wanted."""
     if kernels_wanted():
         from trnfft._paths.operations import SHORT_TIME
 

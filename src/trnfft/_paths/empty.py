@@ -29,7 +29,7 @@ def is_empty(x: Tensor) -> bool:
 
 
 def empty_result(kind: str, x: Tensor, sizes: Sequence[int], dims: Sequence[int]) -> Tensor | None:
-    """Return the empty result of a transform of an empty batch, or None if it is not empty.
+    """Return the result of a transform if it has no elements, else None.
 
     MKL raises for an empty batch. The result is part of the autograd graph.
     """

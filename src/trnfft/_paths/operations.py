@@ -1,8 +1,8 @@
 """Transforms and short-time transforms with a kernel, as operations with their derivatives.
 
 Operands and results are real tensors: a complex one has its parts in a last dimension of two, which
-shares the memory of a native complex tensor. Gradients are by the parts; G is the gradient by the
-result.
+shares the memory of a native complex tensor. Gradients are with respect to the parts; G is the
+gradient of the result.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ _ONE: dict[str, tuple[Form, bool]] = {
 KINDS: dict[str, tuple[Form, bool]] = {
     name + several: found for several in ("", "2", "n") for name, found in _ONE.items()
 }
-"""Form of each transform's operand and result, and whether its exponent is that of the inverse."""
+"""For each transform: the form of operand and result, and whether the exponent is positive."""
 
 
 class FFTAlgorithm(Enum):
@@ -65,8 +65,8 @@ class FFTAlgorithm(Enum):
         FOUR_STEP: Alias of COOLEY_TUKEY; "four-step" is the name in the literature.
         BLUESTEIN: Convolution with a chirp, by two transforms of ``padded_n`` points.
         DFT_GEMM: One product with the DFT matrix.
-        TWO_D: Both dimensions of an image in one launch, by two chained products or, if it is large
-            and its lengths have factors, by these.
+        TWO_D: Both dimensions of an image in one launch: by two chained products, or by factors if
+            the image is large and its lengths have factors.
         N_D: A chain of products, one for each dimension.
         SEPARABLE: One transform per dimension, each by the algorithm for its length.
     """
@@ -90,8 +90,9 @@ class Recipe:
         norm: Normalisation, as in torch.
         algorithm: Algorithm of the transform.
         padded_n: Number of points of the inner transforms of BLUESTEIN, else None.
-        geometry: Factors of COOLEY_TUKEY, stacked for a whole spectrum where there are such
-            factors, of TWO_D by factors, or of the inner transforms of BLUESTEIN.
+        geometry: Factors of COOLEY_TUKEY, of TWO_D by factors, or of the inner transforms of
+            BLUESTEIN. For a full spectrum COOLEY_TUKEY has a StackedGeometry if the length allows
+            it.
     """
 
     kind: str

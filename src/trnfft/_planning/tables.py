@@ -72,7 +72,7 @@ def _of_frames(key: tuple[bytes, bool, float]) -> list[Array]:
 
 
 def _of_window(length: int) -> list[npt.NDArray[np.float64]]:
-    if length == 1:  # of the formula's zero nothing would be left; torch and SciPy have one, too
+    if length == 1:  # the formula gives a window of 0; torch and SciPy return 1
         return [np.ones(1)]
     cosine, _ = roots(length, np.arange(length, dtype=np.int64))
     return [0.5 - 0.5 * cosine]

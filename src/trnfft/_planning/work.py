@@ -6,8 +6,8 @@ Errors are relative to the result, in the L2 norm. A sequential float32 sum of t
 independent roundings of root mean square u / sqrt(3), u = 2^-24, has an error of u sqrt(t / 6). A
 product with a table rounds its entries, two products and a sum. Errors of the steps of a transform
 add in quadrature, since every step preserves the norm up to a factor. The Tensor engine adds 128
-terms in its own order, which is more accurate, so this is a bound for operands without structure,
-but not a worst case.
+terms in its own, more accurate order. The estimate is therefore an upper bound for operands without
+structure, but not for every operand.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ class Axis:
     Attributes:
         points: Number of points of the transform; 0 for a dimension that is not transformed.
         held: Number of inputs that the rank holds.
-        computed: Number of outputs that it computes; for a real tensor, of the spectrum's part.
+        computed: Number of outputs that it computes.
         common: Outputs whose mirror image is also an output, or, if the dimension is not
             transformed, outputs that are also inputs.
     """
@@ -42,12 +42,12 @@ class Axis:
 
 
 def least_received(axes: Sequence[Axis], real: str | None) -> int:
-    """Return the values that a rank receives at least.
+    """Return the least number of values that a rank receives.
 
     Args:
-        axes: Its part along each dimension.
-        real: ``"held"`` or ``"computed"`` for the side that is real, and the values with it; None
-            for complex values.
+        axes: The part of the rank along each dimension.
+        real: ``"held"`` if the inputs are real, ``"computed"`` if the outputs are real, and the
+            count is of real values; None if both are complex.
     """
     transformed = [axis for axis in axes if axis.points]
     batch = [axis for axis in axes if not axis.points]
@@ -75,7 +75,7 @@ def mirrored(part: range, points: int) -> int:
 def lower_bound(problem: Problem, result: Parts) -> LowerBound | None:
     """Return the bound of a transform along several dimensions, for the rank with most bytes.
 
-    None is known for zero-padded or truncated operands, and for spectra that are real.
+    No bound is known for zero-padded or truncated operands, nor for real spectra: None.
     """
     operand = problem.operand
     if problem.kind == "irfftn" and problem.real:

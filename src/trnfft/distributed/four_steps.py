@@ -56,7 +56,7 @@ class Matrix:
 
     @property
     def messages(self) -> tuple[int, int]:
-        """Messages of the rank with most of them: points to columns, and columns to points."""
+        """Largest number of messages of a rank: points to columns, and columns to points."""
         points, columns = (
             np.array(_offsets(size, self.ranks))
             for size in (self.rows * self.columns, self.columns)
@@ -64,20 +64,21 @@ class Matrix:
         row, column = np.divmod(points[:, None], self.columns)
         width = np.diff(columns)
         before = row * width + np.clip(column - columns[:-1], 0, width)
-        shared = np.diff(before, axis=0) > 0  # of each holder of points, with each rank
+        shared = np.diff(before, axis=0) > 0  # [holder of points, rank of columns]
         np.fill_diagonal(shared, False)
         return int(shared.sum(0).max()), int(shared.sum(1).max())
 
     @property
     def exchanges(self) -> tuple[int, int]:
-        """Messages of the rank with most of them: columns to rows, and rows to columns."""
+        """Largest number of messages of a rank: columns to rows, and rows to columns."""
         filled = [sum(map(bool, even_sizes(n, self.ranks))) for n in (self.columns, self.rows)]
         return messages_between(*filled), messages_between(*filled[::-1])
 
     def pieces(self, x: Tensor, holder: int, rank: int) -> list[Tensor]:
         """Return the points of ``holder`` in the columns of ``rank``, in order, as views.
 
-        They are in a first row, in rows that ``holder`` has whole, and in a last row.
+        One view is in the first row, one in all rows that ``holder`` has whole, one in the last
+        row.
         """
         points, columns, width = self.points_of(holder), self.columns_of(rank), self.columns
         first, last = points.start // width, points.stop // width
@@ -95,7 +96,7 @@ class Matrix:
 
 
 def factors(points: int, ranks: int) -> tuple[int, int]:
-    """Return rows and columns of the matrix whose largest parts are smallest, nearly square."""
+    """Return the rows and columns that minimise the largest part of a rank, nearly square."""
 
     def largest(rows: int) -> tuple[int, int]:
         columns = points // rows
@@ -124,7 +125,7 @@ def twiddled(x: Tensor, points: int, columns: range, inverse: bool) -> Tensor:
 
 
 class _Exchanged(torch.autograd.Function):
-    """Points to columns, or back: permutations, so that each is the transpose of the other."""
+    """Exchange of points for columns or back: permutations that are each other's transpose."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, matrix: Matrix, ranks: Ranks, forth: bool) -> Tensor:
@@ -145,7 +146,7 @@ class _Exchanged(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        """Return the exchange back."""
+        """Return the gradient, exchanged in the other direction."""
         matrix, ranks, forth = ctx.given
         back = to_vector if forth else to_columns
         return back(grads[0], matrix, ranks), None, None, None
@@ -168,7 +169,7 @@ def _copy(
 
 
 class _Twiddled(torch.autograd.Function):
-    """The product with twiddle factors; its gradient is that with their conjugates."""
+    """The product with twiddle factors; its gradient is the product with their conjugates."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, points: int, columns: range, inverse: bool) -> Tensor:

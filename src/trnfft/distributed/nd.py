@@ -35,11 +35,12 @@ def fftn(
 ) -> DTensor:
     """Return the Fourier transform along several dimensions of a DTensor.
 
-    Each rank transforms the dimensions that it holds whole with :func:`trnfft.fftn`, and exchanges
-    others for them. With three dimensions on a mesh of one dimension (slabs), that takes one
-    all-to-all, or two if the result has the placements of ``x``; on a mesh of two dimensions
-    (pencils), two or four. Dimensions that are not transformed can be split as well. The result is
-    a complex DTensor. All ranks must compute gradients together.
+    Each rank transforms the dimensions that it holds whole with :func:`trnfft.fftn`. An all-to-all
+    then makes another dimension whole and splits one that was whole. Three dimensions on a mesh of
+    one dimension (slabs) take one all-to-all, or two if the result has the placements of ``x``; on
+    a mesh of two dimensions (pencils) they take two or four. Dimensions that are not transformed
+    can be split as well. The result is a complex DTensor. All ranks must compute gradients
+    together.
 
     Args:
         x: Real or complex DTensor, split along every mesh dimension.
@@ -51,9 +52,9 @@ def fftn(
         check: Whether ranks compare their arguments first.
 
     Raises:
-        ShapeError, IndexError, FlagError: As :func:`trnfft.fftn`. ShapeError also if a part is not
-            that of ``torch.chunk``; FlagError also for a mesh of more than two dimensions, for
-            other placements than Shard, and if every dimension is split.
+        ShapeError, IndexError, FlagError: As :func:`trnfft.fftn`. ShapeError also if a rank's part
+        has another size than ``torch.chunk`` gives; FlagError also for a mesh of more than two
+        dimensions, for other placements than Shard, and if every dimension is split.
         DTypeError: x is not a DTensor, or not float32, float64, complex64 or complex128.
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
@@ -167,7 +168,7 @@ def problem_of(
 
     Raises:
         ShapeError, IndexError, FlagError: As :func:`trnfft.fftn`.
-        DTypeError: The dtype is none of those of the transform.
+        DTypeError: The transform does not accept the dtype.
     """
     check_dtype(function, kind, x.dtype)
     sizes, dims = axes(function, x, s, dim, norm, bins=kind in HALF_SPECTRUM)

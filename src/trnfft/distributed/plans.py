@@ -51,15 +51,16 @@ def plan(
 ) -> Communication:
     """Return the communication of a call; it needs no process group.
 
-    Memory is that of the call on meta tensors without gradients, without the workspace of local
-    transforms.
+    The memory is recorded from the call on meta tensors, without gradients and without the
+    workspace of local transforms.
 
     Args:
         function: ``"fftn"``, ``"ifftn"``, ``"rfftn"``, ``"irfftn"``, ``"fft"`` or ``"ifft"``.
         shape: Shape of the operand.
         mesh: Number of ranks, or of ranks along each mesh dimension.
-        in_placements: Placements of the operand; None for the first dimensions in order, and for
-            the last one for vectors, with the first one on a first mesh dimension.
+        in_placements: Placements of the operand. None splits the first dimensions in order. For
+            ``"fft"`` and ``"ifft"`` None splits the last dimension, and on two mesh dimensions the
+            first one by the first mesh dimension.
         placements: Placements of the result, as in the call.
         dtype: Dtype of the operand; None for complex64, or float32 of ``"rfftn"``.
         s: Lengths, as in the call.
@@ -141,7 +142,7 @@ def _named(split: Sequence[int]) -> str:
 
 
 def _is_work(step: Transform | Exchange) -> bool:
-    """Return whether a step is not an exchange of a rank with itself."""
+    """Return whether a step does something: an exchange within one rank does not."""
     return isinstance(step, Transform) or step.before.grid[step.mesh_dim] > 1
 
 
@@ -232,7 +233,7 @@ def _plan_of_vectors(
 
 
 class _VectorPart:
-    """The part of one rank of vectors and of their matrices, in elements with its batch."""
+    """Sizes of one rank's part of vectors and of their matrices, in elements, batch included."""
 
     def __init__(
         self,

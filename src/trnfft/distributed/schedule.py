@@ -40,7 +40,7 @@ class Parts:
     itemsize: int
 
     def sizes(self, mesh_dim: int, dim: int | None = None) -> tuple[int, ...]:
-        """Return the sizes of the parts along a mesh dimension, of its own dimension or another."""
+        """Return the sizes of the parts if ``mesh_dim`` splits ``dim``, by default its own one."""
         dim = self.split[mesh_dim] if dim is None else dim
         return _sizes(self.shape[dim], self.grid[mesh_dim])
 
@@ -105,7 +105,7 @@ class Exchange:
 
     @property
     def most_received(self) -> int:
-        """Bytes that the rank with most of them receives."""
+        """Largest number of bytes that a rank receives."""
         before, after, mesh_dim = self.before, self.after, self.mesh_dim
         whole = before.shape[self.old]
         sizes = zip(before.sizes(mesh_dim), after.sizes(mesh_dim), strict=True)
@@ -141,8 +141,8 @@ class Problem:
     def ready(self, split: Split, left: frozenset[int]) -> tuple[int, ...]:
         """Return the dimensions, of those left, that can be transformed under a split.
 
-        The last dimension of a real transform is the first to be transformed, or the last one of an
-        inverse transform.
+        The last entry of ``dims`` of a real transform is transformed first, and of an inverse real
+        transform last.
         """
         held = {dim for dim, ranks in zip(split, self.operand.grid, strict=True) if ranks > 1}
         found = tuple(dim for dim in self.dims if dim in left - held)
@@ -180,7 +180,7 @@ def coordinates(grid: Sequence[int]) -> list[tuple[int, ...]]:
 def schedule(
     function: str, problem: Problem, wanted: Split | None
 ) -> tuple[Transform | Exchange, ...]:
-    """Return the steps with the fewest received bytes; ties have few exchanges of near dimensions.
+    """Return the steps with the fewest received bytes; ties by exchanges, then by distance.
 
     Args:
         function: Name of the function, for errors.

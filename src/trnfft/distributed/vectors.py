@@ -36,9 +36,9 @@ def fft(x: DTensor, norm: Norm = None, *, transposed: bool = False, check: bool 
 
     Vectors are along the last dimension; other dimensions are a batch. Ranks transform the columns
     of a matrix with :func:`trnfft.fft`, multiply by twiddle factors, and transform its rows. That
-    takes three all-to-all, or two if the result is transposed. The length is best a product of two
-    numbers that the number of ranks divides: a rank holds all points of a prime length. All ranks
-    must compute gradients together.
+    takes three all-to-all, or two if the result is transposed. Work and memory are balanced if the
+    length is a product of two multiples of the number of ranks. With a prime length one rank holds
+    all points. All ranks must compute gradients together.
 
     Args:
         x: Real or complex DTensor, split along its last dimension.
@@ -51,8 +51,8 @@ def fft(x: DTensor, norm: Norm = None, *, transposed: bool = False, check: bool 
     Raises:
         FlagError: norm is not one of torch's, the mesh has more than two dimensions, placements are
             not Shard, or none splits the last dimension.
-        ShapeError: There are no points or more than 2**31 - 1, or a part is not that of
-            ``torch.chunk``.
+        ShapeError: There are no points or more than 2**31 - 1, or a rank's part has another size
+            than ``torch.chunk`` gives.
         DTypeError: x is not a DTensor, or not float32, float64, complex64 or complex128.
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.
@@ -157,8 +157,8 @@ def vectors_of(
     """Return the vectors of a call; the values of x are not read.
 
     Raises:
-        DTypeError: The dtype is none of those of the transform.
-        FlagError: The last dimension is not split, or the rows of a matrix are.
+        DTypeError: The transform does not accept the dtype.
+        FlagError: The last dimension is not split, or the rows of a matrix are split.
         ShapeError: There are no points or too many.
     """
     check_dtype(function, kind, x.dtype)

@@ -15,7 +15,7 @@ _VARIABLE = library_switch("trnfft", "MULTICORE")
 
 
 class _Chosen:
-    """The setting of ``set_multicore``; None selects that of the environment."""
+    """The setting of ``set_multicore``; None selects the setting of the environment."""
 
     enabled: bool | None = None
     cores = 0

@@ -1,6 +1,6 @@
 """Names of published releases, for code written for them: ``from trnfft.nki import set_multicore``.
 
-They are not in ``trnfft.nki.__all__``. ``INSTEAD`` has what to use in new code.
+They are not in ``trnfft.nki.__all__``. ``INSTEAD`` has their replacements.
 """
 
 from __future__ import annotations

@@ -4,10 +4,10 @@ With the chirp w[j] = exp(-pi i j^2 / n) a transform is a convolution, here cycl
 
     X[k] = w[k] * sum over j of (x[j] w[j]) conj(w[k - j])
 
-Layout   as in ``four_step``, for P >= 2 n - 1 points, P a product of factors Limits   2-D float32
-or bfloat16 operands, results in float32 Cost     two transforms of P points; zeros beyond the
-operand are neither read nor multiplied Lever    the operand is multiplied by the chirp in SBUF; the
-products with the filter's constant
+Layout   as in ``four_step``, for P >= 2 n - 1 points, P a product of factors
+Limits   2-D float32 or bfloat16 operands, results in float32
+Cost     two transforms of P points; zeros beyond the operand are neither read nor multiplied
+Lever    the operand is multiplied by the chirp in SBUF; the products with the filter's constant
          spectrum and the last chirp are fused with the copies from PSUM. The second transform is
          the conjugate of a forward one, so both share their constants and conjugation is free.
 Accuracy relative L2 error below 1.5e-6 up to 2^17 points

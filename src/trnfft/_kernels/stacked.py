@@ -15,8 +15,9 @@ Limits   complex 2-D operands, float32 or bfloat16; float32 results; the lengths
 Cost     per point 4 / a + 16 / (b s) + 4 / d cycles of the Tensor engine; operand and result once,
          and the data once more through HBM if d is not 1
 Lever    the array is full in every product; Vector multiplies by twiddles in the copy from PSUM,
-GpSimd adds these products, and Scalar copies other results from PSUM; every transfer has contiguous
-runs of a row Accuracy relative L2 error below 1e-6
+         GpSimd adds these products, and Scalar copies other results from PSUM; every transfer has
+         contiguous runs of a row
+Accuracy relative L2 error below 1e-6
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ _BANKS = 2
 """PSUM banks of the first products of one chunk."""
 
 _AHEAD = 1
-"""Rows by which the last factor is behind the first two; a row's way through HBM takes two."""
+"""Rows by which the last factor lags: the way through HBM takes as long as two rows."""
 
 
 @nki.jit

@@ -8,8 +8,8 @@ Limits   complex operands (batch, n1, n2), float32 or bfloat16; float32 results;
 Cost     per point and pass 4 / a + 16 / (b s) cycles of the Tensor engine; operand and result once,
          and the data once more through HBM
 Lever    the array is full in every product; the first product of the next columns runs while these
-columns are multiplied by twiddles; transfers have contiguous runs of a points Accuracy relative L2
-error below 1e-6
+         columns are multiplied by twiddles; transfers have contiguous runs of a points
+Accuracy relative L2 error below 1e-6
 """
 
 from __future__ import annotations

@@ -3,13 +3,13 @@
     t[k, l, r] = sum_d x[d, k, l] y[d, r]          out[l, r, n] = sum_k t[k, l, r] c[k, n]
 
 Layout   the first product takes x as the stationary operand, 128 of k at a time for each l, so t
-has k on partitions. The second product contracts over k. Its moving operand is t if the last
-dimension of the result is r or l, else t is its stationary operand Limits   float32 or 16 bits, all
-operands of one dtype, extents at least 1; y, c and t of one block of l fit in SBUF
-         (``chain_block``). d is not the last dimension of x
+         has k on partitions. The second product contracts over k. Its moving operand is t if the
+         last dimension of the result is r or l, else t is its stationary operand
+Limits   float32 or 16 bits, all operands of one dtype, extents at least 1; y, c and t of one block
+         of l fit in SBUF (``chain_block``). d is not the last dimension of x
 Cost     the products of both contractions; every operand is read once, t never leaves the chip
-Lever    fusion: the intermediate is not written to HBM; y and c stay in SBUF; several l
-         share a PSUM bank and one copy out of it, and fill the moving operand of the second product
+Lever    fusion: the intermediate is not written to HBM; y and c stay in SBUF; several l share a
+         PSUM bank and one copy out of it, and fill the moving operand of the second product
 """
 
 from __future__ import annotations

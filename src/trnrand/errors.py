@@ -1,4 +1,4 @@
-"""Exceptions of trnrand: those of the suite, each of which is a ``ParameterError``, too.
+"""Exceptions of trnrand: subclasses of the suite's exceptions and of ``ParameterError``.
 
 A parameter of a distribution or a generator outside of its range raises ``ParameterError`` itself.
 Other mistakes raise the class that all libraries raise for them.

@@ -1,6 +1,6 @@
 """Names of the published trnrand that other names of this package replace.
 
-``from trnrand import NAME`` accepts them; ``INSTEAD`` has what to use in new code.
+``from trnrand import NAME`` accepts them; ``INSTEAD`` has their replacements.
 """
 
 from __future__ import annotations

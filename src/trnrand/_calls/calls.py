@@ -1,7 +1,8 @@
 """Dispatch of a call of a distribution: traced, below a transform, without values, or drawn.
 
 - Traced by ``torch.compile`` or export, a call is one operator.
-- Inside the transforms of ``torch.func``, it is repeated below them.
+- Inside the transforms of ``torch.func``, the arguments are unwrapped, the call is repeated without
+  transforms, and its result is wrapped.
 - With tensors without values, on the meta device or under FakeTensorMode, the result has no values;
   nothing is drawn and no generator moves.
 - All other calls draw: small ones from the prefetch buffers of the generator, the rest by the
@@ -56,8 +57,8 @@ def distribution(
     """Return a decorator for functions that draw.
 
     Args:
-        sample: Function that returns the samples of a request, which the decorated function then
-            returns; None if the decorated function returns samples.
+        sample: Function that returns the samples of a request; the decorated function returns the
+            request. None if the decorated function returns samples itself.
         pathwise: Differentiable samples of a request, for ``trnrand.rsample``.
         leading: Number of positional arguments before the size.
         shape: Attribute ``result_shape`` of ``Law``.

@@ -184,7 +184,7 @@ def prepared_vectors(
         size: Batch shape of the vectors, as positional arguments; without any, the shape that
             ``batch`` broadcasts to.
         width: Number of components of a vector.
-        batch: Values by name with the dimensions of the parameters except for the last.
+        batch: Parameters by name, each without its last dimension.
         dtype: Dtype of the result.
         generator: Generator of the samples; None for the default one.
         device: Device of the result; None for the generator's.

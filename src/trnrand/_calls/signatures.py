@@ -29,8 +29,8 @@ class Law:
         result_shape: Function of the leading arguments, of ``size`` (empty if none is given) and of
             the options that returns the shape of the result; None where that is the size, or the
             shape that the parameters broadcast to.
-        default_dtype: Dtype of the result, if none is given; None for that of the first argument,
-            or int64.
+        default_dtype: Dtype of the result if the call gives none. None is the dtype of the first
+            argument if it is a tensor, else int64.
         kind: Kind of standard samples with a kernel that it is computed from.
         has_dtype: Whether the function has an argument ``dtype``.
         prepare: Function that validates the same arguments and returns the request of a call; None

@@ -4,8 +4,8 @@ Layout   words as (P, F), samples in the same places; a normal pair is two neigh
 Limits   every integer in arithmetic is at most 2^24. Logarithm and sine are the polynomials of
          ``trnrand._kernels.definitions``, one rounding for each product and sum, so samples are
          bit-identical to other backends; the square root is the Scalar engine's
-Cost     instructions per tile: uniform 2, exponential 20, normal 39, most of half the width,
-         in addition to the 218 or 327 of the words
+Cost     instructions per tile: uniform 2, exponential 20, normal 39, most of half the width, in
+         addition to the words (Threefry 218, Philox 365)
 Lever    words are converted in SBUF, and only samples are written to HBM; a step of Horner's
          rule is one instruction, (s + c) f, and cosines and sines are one tile
 """

@@ -37,7 +37,7 @@ def philox_blocks(
 
     Args:
         parameters: The words of ``philox_operand`` on all partitions.
-        factors: Those of ``philox_factors``.
+        factors: The operands that ``philox_factors`` returns.
         tiles: For each tile the number of blocks before it in the launch, its partitions and its
             blocks per partition, 2 to 512.
     """

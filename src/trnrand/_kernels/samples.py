@@ -28,9 +28,9 @@ from trnsci.core.nki import nisa, nki, nl
 
 ROWS = 128
 COLUMNS = {"philox": 512, "threefry": 1024}
-"""Most blocks per partition of a tile; those of Philox are a bank of PSUM."""
+"""Largest number of blocks per partition of a tile; 512 words fill a PSUM bank (Philox)."""
 TOGETHER = {"philox": 4, "threefry": 1}
-"""Tiles whose rounds alternate; one of Threefry keeps its engines busy."""
+"""Number of tiles whose rounds alternate; with Threefry one tile keeps the engines busy."""
 
 
 @nki.jit

@@ -70,7 +70,7 @@ def _accepts(k: Any, us: Any, v: Any, n: Any, p: Any, a: Any, b: Any, alpha: Any
 
 @_inlined
 def _binomial(block: Any, numbers: Any, step: Any, n: Any, p: Any) -> Any:
-    """Return the number of successes at the position ``step`` after that of ``numbers``."""
+    """Return the number of successes of the sample ``step`` positions after ``numbers``."""
     low, high, domain, c3, k0, k1, k2, k3 = numbers
     at = low + np.uint64(step)
     c0, c1 = at & _MASK, (high + (at >> _HALF)) & _MASK
@@ -123,7 +123,8 @@ def _threefry(out: Any, steps: Any, n: Any, p: Any, numbers: Any) -> None:
 BINOMIALS = {"philox": _philox, "threefry": _threefry}
 """``fill(out, steps, n, p, numbers)`` by engine.
 
-Row j has ``n[j]`` trials. Column i is the number of those left by the columns before it that
-succeed with probability ``p[j, i]``, at the position ``steps[j] + i`` after the one that
-``numbers`` describes, as ``engines.block_numbers`` returns them.
+Row j of ``out`` divides ``n[j]`` trials. Column i is the number of successes, with probability
+``p[j, i]``, among the trials that the columns before it have not counted. Its position in the
+stream is ``steps[j] + i`` after the position that ``numbers`` describes, as
+``engines.block_numbers`` returns them.
 """

@@ -195,7 +195,7 @@ def binomials(source: Source, offsets: Offsets, n: Parameter, p: Parameter) -> T
 
 
 def conditional_binomials(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -> Tensor:
-    """Return rows of binomial samples, each of the trials that those before it leave.
+    """Return rows of binomial samples; each has the trials that the ones before did not count.
 
     Args:
         source: Source of the words.
@@ -230,9 +230,10 @@ def _binomial_inverted(source: Source, offsets: Offsets, n: Tensor, p: Tensor) -
 
 
 class BinomialHat(NamedTuple):
-    """The proposals of BTRS: as those of PTRS, around n p + 0.5.
+    """The proposals of BTRS: the formula of ``PoissonHat`` with n p + 0.5 in place of mean + 0.43.
 
-    ``alpha`` times the probability of a count over the largest one is at most their density.
+    ``alpha`` times a count's probability, divided by the largest probability, is at most the
+    density of the proposals.
     """
 
     a: Tensor

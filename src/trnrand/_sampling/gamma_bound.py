@@ -9,7 +9,7 @@ SQUEEZE = 0.0331
 """A uniform below 1 - SQUEEZE z**4 is accepted for every shape, without a logarithm."""
 
 LEAST = 2.0**-53 - 1
-"""Least x of log(1 + x): proposals with smaller ones, which are rejected, have a value, too."""
+"""Least x for which log(1 + x) is computed; smaller x are replaced by it and rejected."""
 
 _THIRD, _SIXTH, _SEVENTH = 1 / 3, 1 / 6, 1 / 7
 

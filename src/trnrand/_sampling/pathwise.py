@@ -148,7 +148,7 @@ def log_gamma_slope(log_x: Tensor, shape: Tensor) -> tuple[Tensor]:
 
 
 def gamma_slope(x: Tensor, shape: Tensor) -> tuple[Tensor]:
-    """Return dx / d shape of gamma samples; that of a sample that underflowed to 0 is 0."""
+    """Return dx / d shape of gamma samples; it is 0 for a sample that underflowed to 0."""
     return (x * log_gamma_slope(x.clamp(min=1e-300).log(), shape)[0],)
 
 

@@ -49,7 +49,7 @@ class Hat(NamedTuple):
         return cls(a, b, scale, squeeze, float(centre), narrow)
 
 
-# NumPy arrays, since active torch modes would change tensors.
+# Tensors would be changed by active torch modes, NumPy arrays are not.
 @lru_cache(maxsize=64)
 def poisson_table(mean: float, end: int) -> Floats:
     """Return the probabilities of the counts below ``end``."""

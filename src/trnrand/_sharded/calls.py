@@ -223,7 +223,7 @@ class _Call:
 
 
 def _within(meant: Ranges, box: Ranges) -> Ranges:
-    """Return ranges relative to the start of others."""
+    """Return the ranges ``meant`` relative to the starts of the ranges ``box``."""
     return tuple(
         range(a.start - b.start, a.stop - b.start) for a, b in zip(meant, box, strict=True)
     )
@@ -260,7 +260,7 @@ def _checked(function: str, generator: Generator | None) -> Generator:
 def _shapes(
     law: Law, args: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[tuple[int, ...], int]:
-    """Return the shape of the result, and its number of dimensions without those of a sample."""
+    """Return the shape of the result, and the number of its dimensions that count samples."""
     size = args[law.leading :]
     if size:
         parsed_size(law.name, size)

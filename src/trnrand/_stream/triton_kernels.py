@@ -95,7 +95,7 @@ def _threefry(c0, c1, c2, c3, k0, k1):
 
 @triton.jit
 def _block(step, first_low, first_high, domain, k0, k1, is_philox: tl.constexpr):
-    """Return the words at ``first + step``; the words of all but the step are int32."""
+    """Return the words at ``first + step``; ``first``, the domain and the key are int32 words."""
     at = step + first_low.to(tl.uint32, bitcast=True).to(tl.int64)
     c0 = at.to(tl.uint32)
     c1 = (at >> 32).to(tl.uint32) + first_high.to(tl.uint32, bitcast=True)

@@ -77,7 +77,7 @@ class Source(NamedTuple):
         return self._replace(start=self.start + samples)
 
     def sized(self, samples: int) -> Source:
-        """Return the source of a call of so many samples; large ones on a CPU are compiled."""
+        """Return the source for a call of ``samples`` samples; large calls on a CPU use loops."""
         if self.device.type == "cpu" and numba_loops.compiled_wanted(samples):
             return self._replace(compiled=True)
         return self

@@ -145,11 +145,11 @@ def _picked(request: Request, length: int, weights: Tensor | None, replace: bool
 
 
 def _order(source: Source, length: int, weights: Tensor | None = None) -> Tensor:
-    """Return a random order; with weights, that of weighted draws without replacement."""
+    """Return a random order; with weights, the order of weighted draws without replacement."""
     if weights is None:
         keys = paired(source.words(Domain.PERMUTATION | WIDE, 2 * length, 2))
         return sorting_order(keys)
-    # The order of exponential variates with rates w is that of weighted draws without replacement
+    # Exponential variates with rates w, in ascending order, are weighted draws without replacement
     # (Efraimidis and Spirakis, 2006).
     logarithms = torch.log(-torch.log1p(-open_units(source, Domain.PERMUTATION, length)))
     # Sorted by their logarithms, which are finite except for rate 0.

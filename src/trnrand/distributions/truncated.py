@@ -69,7 +69,7 @@ def _direct(source: Source, offsets: Offsets, bottom: Tensor, top: Tensor) -> Te
 
 
 def _from_bound(source: Source, offsets: Offsets, bottom: Tensor, top: Tensor) -> Tensor:
-    """Return bottom + t, where u interpolates its tail probability from that of top to bottom's.
+    """Return bottom + t, whose tail probability is u of the way from top's to bottom's.
 
     With erfcx(x) = exp(x**2) erfc(x), minus the log ratio of the tail probabilities of bottom + t
     and bottom is g(t) = t bottom + t**2 / 2 - log(erfcx((bottom + t) / sqrt 2) / erfcx(bottom /
@@ -106,9 +106,9 @@ def truncated_normal(
 ) -> Request:
     """Return samples of a normal distribution restricted to mean + [low, high] * std.
 
-    The bounds are in units of ``std`` and may be infinite; ``mean`` and ``std`` are those before
-    the restriction. Neither time nor precision depends on the distance of the interval from the
-    mean.
+    The bounds are in units of ``std`` and may be infinite; ``mean`` and ``std`` describe the normal
+    distribution before the restriction. Neither time nor precision depends on the distance of the
+    interval from the mean.
 
     Raises:
         ParameterError: ``low`` is not less than ``high``, or another argument is outside of its

@@ -48,10 +48,10 @@ from trnrand.generator import Generator
 
 __all__ = ["hypergeometric", "multinomial"]
 
-# Work of a count of a category, in that of other samples.
+# Work of one count of ``multinomial``, in units of the work of a simple sample.
 _COST = 8
 
-# Half the width of the region under a table mountain hat, per deviation, and the constant part.
+# Width of the region under a table mountain hat: the part per deviation, and the constant part.
 _PER_DEVIATION, _OF_STEPS = 2 * math.sqrt(2 / math.e), 3 - 2 * math.sqrt(3 / math.e)
 
 
@@ -219,9 +219,10 @@ def _by_ratio(source: Source, offsets: Offsets, rare: Tensor, other: Tensor, few
 def _ratio_table(
     rare: float, other: float, few: float, mode: float
 ) -> tuple[int, NDArray[np.float64]] | None:
-    """Return the first count of a table, and the probabilities from there on over the largest.
+    """Return the first count of a table, and from it on each probability over the largest one.
 
-    Counts outside of it have a probability below 2**-63 together. None if it were too long.
+    The counts outside the table have a total probability below 2**-63. None if the table were too
+    long.
     """
     share = rare / (rare + other)
     reach = math.ceil(counts_within(few * share * (1 - share)))

@@ -41,7 +41,7 @@ _PART = 1 << 22
 # Permutations of this many bases take 300 MB, of all bases 60 GB.
 _MAX_SCRAMBLED_DIMS = 2000
 
-# Purpose of random numbers; those of Sobol' points are 1 to 3.
+# ``purpose`` of the digit permutations in random_numbers(); Sobol' points use 1 to 3.
 _PERMUTATIONS = 4
 
 

@@ -17,10 +17,10 @@ from trnrand.qmc._seeding import random_numbers, random_permutations, seed_from
 if TYPE_CHECKING:
     from trnrand.generator import Generator
 
-# Purposes of random numbers; the other point sets use 1 to 4.
+# ``purpose`` in random_numbers(); Sobol' points use 1 to 3, Halton points 4.
 _ORDER, _PLACE = 5, 6
-# The number of an interval and the place in it must be exact in float64 together, with enough bits
-# left to separate the places next to an end from the end after the division.
+# Interval number plus place inside it must be exact in float64, with bits to spare: after the
+# division, places next to an end of the interval must differ from the end.
 _EXACT_BITS = 51
 _PLACE_BITS = 32
 # Coordinates that are computed together for small sets.

@@ -1,8 +1,8 @@
 """Sobol' points, plain or scrambled.
 
-Scrambling has the variances of Owen's nested uniform scrambling: two points that agree in the first
-k binary digits of a coordinate and differ in the next still do, and the digits after that are
-independent and uniform in both, which determines every variance (A. B. Owen, "Variance with
+Scrambling has the variances of Owen's nested uniform scrambling. If two points agree in the first k
+binary digits of a coordinate and differ in the next one, they do so after scrambling too, and their
+later digits are independent and uniform; this determines every variance (A. B. Owen, "Variance with
 alternative scramblings of digital nets", ACM TOMACS 13, 2003). The first LEVELS digits are
 scrambled by nested uniform permutations: a tree with a random bit at every node. The digits below
 are multiplied by one random triangular matrix per dimension, then shifted at random per leaf. A
@@ -51,7 +51,7 @@ _ROW = 512
 # Smaller draws do not amortise half a second of compilation.
 _COMPILED_SIZE = 1 << 19
 
-# Purposes of random numbers.
+# ``purpose`` in random_numbers().
 _TREE, _MATRIX, _SHIFT = 1, 2, 3
 
 

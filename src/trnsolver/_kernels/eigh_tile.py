@@ -1,8 +1,8 @@
 """Eigenvalues and eigenvectors of symmetric matrices of order up to 128, many in one launch.
 
-Matrices of one order share a tile: as many as fit on its diagonal are diagonalised by the products
-that one of them needs. All rounds of all sweeps are one loop on the device of fixed length: a test
-for convergence would take as long as the rotations. The kernel also mirrors triangles, scales
+As many matrices of one order as fit share a tile, on its diagonal: the products that diagonalise
+one of them diagonalise all. All rounds of all sweeps are one loop on the device of fixed length: a
+test for convergence would take as long as the rotations. The kernel also mirrors triangles, scales
 matrices by powers of two, sorts eigenvalues and permutes eigenvectors, so the host does nothing.
 
 Layout   one tile (128, 256): the matrices, then the transposes of their eigenvectors

@@ -145,7 +145,7 @@ def factor_panel(
     inverse = eliminate(e, w)
     if c + w < size:
         add_products(e, w, c, size, inverse, sums, summed, group)
-    # Beside the next panel, on Scalar.
+    # Scalar computes this while the next panel is eliminated.
     diagonal = e.ap(pattern=[[(w + rows) * w, width], [w + 1, w]], offset=0)
     nisa.activation(dst=pivots[0:width, c : c + w], op=nl.copy, data=diagonal)
     if group.copies > 1:
@@ -159,7 +159,7 @@ def factor_panel(
 
 
 def load_panel(e: Tile, x: Tile, j: int, at: int, sums: list[Tile]) -> None:
-    """Write columns of one matrix from ``at`` on, less their sums, to the own rows of a panel."""
+    """Write columns of one matrix from ``at`` on, minus their sums, to the own rows of a panel."""
     width, w = e.shape[0], e.shape[2]
     blocks, c = x.shape[1], at - j * width
     if not sums:
@@ -212,7 +212,7 @@ def spread(dst: Tile, values: Tile, group: Group) -> None:
 
 
 def gather_columns(e: Tile, x: Tile, c: int, done: Tile | None, group: Group) -> None:
-    """Write columns of several matrices, less what is done, to the own rows of a panel."""
+    """Write columns of several matrices, minus the products with earlier columns, to a panel."""
     slots, w = e.shape[0], e.shape[2]
     wide = nl.ndarray((slots, group.copies, w), dtype=nl.float32, buffer=nl.sbuf)
     columns = columns_of(x, c, w, group)

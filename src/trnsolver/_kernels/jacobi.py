@@ -17,9 +17,9 @@ that both have the same c. Damping g starts as 1/4 and decays to 0 during the sw
 rows of equal eigenvalues rotate by large angles in every round, which refills zeros: order 64 with
 four distinct eigenvalues takes twelve sweeps, with damping eight.
 
-The next e and f do not wait for the new D: its entries in question are sums over a column of G
-times a column of D G, which exist one product earlier. The products of a round thus run beside
-the angles of the next.
+The next e and f do not wait for the new D. The entries of D that they need are sums over a column
+of G times a column of D G, and D G exists one product earlier. So the products of a round run at
+the same time as the angles of the next round are computed.
 
 Square roots of the engine have the errors of its tables. The root in c is corrected by a Newton
 step, so that c and s are a rotation to the last bit. The errors of the other roots only change the
@@ -30,7 +30,8 @@ Limits   eigenvalues of D at most 2^13 in magnitude, so that squares are in the 
 Cost     3 products and 4 with two moving columns, 14 Vector and 8 Scalar instructions, of which 7
          are of ``slots`` columns
 Lever    the Tensor engine rotates, permutes, and adds up columns; no indexed access; one table of
-         functions on Scalar; the chain from round to round has no product of W and one of D
+         functions on Scalar; one round waits for only one product of the round before, the product
+         of D
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LEAST_SQUARE = 2.0**-86
 """Smallest damping of scaled values: the engine's reciprocal root is defined from 2^-87 on."""
 FIRST_DAMPING = 0.25 * SCALE**2
 TIE = 2.0**-60
-"""Added to e with the slot's sign: of equal diagonals, the pair rotates by 45 degrees once."""
+"""Added to e with the slot's sign, so that a pair with equal diagonals rotates by 45 degrees."""
 
 
 class Tournament(NamedTuple):
@@ -142,7 +143,7 @@ def pair_values(ef: Tile, g: Tile, dg: Tile, game: Tournament) -> None:
             moving=game.sums[0:n, 1 - k, 0:2],
             accumulate=True,
         )
-        # On two engines: e is used before f.
+        # Two engines compute them, because e is used before f.
         if k == 0:
             nisa.tensor_tensor(dst=ef[0:n, 0:1], data1=value[0:n, 0:1], data2=game.ties, op=nl.add)
         else:

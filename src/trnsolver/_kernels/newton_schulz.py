@@ -160,8 +160,8 @@ def root_step(
 ) -> None:
     """Do one step of the coupled iteration; ``t`` is the product Z Y before and after it.
 
-    All matrices are symmetric up to rounding. The iteration is stable only if that is not used:
-    with a transpose in place of a matrix, errors grow by the condition number of A.
+    All matrices are symmetric up to rounding, but the symmetry must not be used: with a transpose
+    in place of a matrix, errors grow by the condition number of A.
     """
     # T = (3 I - Z Y) / 2, and I for a matrix that has converged.
     shifted_identity(t, -0.5, 0.5)

@@ -188,8 +188,8 @@ def quarter_turn(width: int) -> Tile:
 def keep_pairs(x: Tile, turn: Tile) -> None:
     """Replace a block matrix X by ``(X + T^T X T) / 2``, which consists of such blocks.
 
-    Of a matrix of such blocks times a triangle that has lost them to rounding, this is the matrix
-    times a triangle that has them.
+    If X is a matrix of such blocks times a triangle whose blocks have rounding errors, the result
+    is the same matrix times a triangle of such blocks.
     """
     width, blocks, order = x.shape
     pairs = x.reshape((width, blocks * order // 2, 2))

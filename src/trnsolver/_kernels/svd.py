@@ -59,7 +59,7 @@ def jacobi_svd(a: Tile, tables: Tile, sweeps: int, ordered: bool) -> tuple[Tile,
     values = nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm)
     vh = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     rest = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    # No damping: it would act on small columns as if they were equal.
+    # No damping: it would hold back rotations of small columns as for equal eigenvalues.
     game = tournament(tables, 1.0)
     tiles = (m + TILE - 1) // TILE
     for q in range(batch):

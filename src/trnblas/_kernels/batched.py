@@ -1,11 +1,10 @@
 """alpha * op(a[i]) @ op(b[i]) + beta * c[i] for a whole batch, in one launch.
 
-Layout   that of GEMM for each matrix of the batch
-Limits   a and b are (batch, rows, columns), one of them may be a matrix shared by the whole
-         batch; float32 or 16 bits, all operands of one dtype; batch and extents at least 1
+Layout   as GEMM for each matrix of the batch
+Limits   a and b are (batch, rows, columns), one of them may be a matrix shared by the whole batch;
+         float32 or 16 bits, all operands of one dtype; batch and extents at least 1
 Cost     the products of the batch, small matrices several to a transfer; a shared operand is read
-         once from HBM when its block with the
-         whole contraction fits in SBUF
+         once from HBM when its block with the whole contraction fits in SBUF
 Lever    one launch instead of one per matrix, the shared operand stays in SBUF across the batch,
          the next matrix is loaded while the current one is multiplied
 """

@@ -1,9 +1,9 @@
 """Products of matrices rounded to bfloat16, summed in float32 and returned so, in one launch.
 
-Layout   that of GEMM for each matrix of the batch
+Layout   as GEMM for each matrix of the batch
 Limits   a is (M, K) or (batch, M, K), b (K, N) or (batch, K, N), in bfloat16; extents at least 1
-Cost     that of a GEMM in bfloat16, and twice its bytes of the result
-Lever    those of GEMM: the rate of 16-bit operands, and half the bytes of operands
+Cost     as a GEMM in bfloat16, but the result has twice the bytes
+Lever    as GEMM, with the rate of 16-bit operands and half the bytes of operands
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Products of matrices that are sums of two float32 planes, as two planes, in one launch.
 
 Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
-         the right one, those of a batch below each other; slices in bfloat16, cut on the chip
+         the right one, the matrices of a batch below each other; slices in bfloat16, cut on the
+         chip
 Limits   entries in [-1, 1]; K and M at least 1, N at least 2; 3 to 16 slices; edges are sliced
 Cost     M/128 * K/128 * N/512 products for each pair of slices, four passes of two operands for
          each sum in PSUM; HBM bytes of the planes, and of the left slices once per 512 columns;
@@ -59,8 +60,9 @@ def doublefloat_gemm(
         b_low: Its second plane.
         slices: Slices of each operand.
         chunk: Rows of the contraction that are summed in PSUM, a multiple of 128.
-        groups: Pairs of slices (from 1) that share a sum in PSUM, from the smallest to the largest;
-            those of the last two are the first slice with the second, and with itself.
+        groups: Groups of pairs of slices (numbered from 1); a group shares a sum in PSUM. The
+            groups come in ascending magnitude. The last group is slice 1 with itself; the one
+            before is slices 1 and 2.
         batch: Number of products.
         upper: Whether only the upper triangle of the result is needed: zeros are below its tiles.
         exact: Whether errors of all additions are added without error, for bounds by |A| |B|.
@@ -76,7 +78,7 @@ def doublefloat_gemm(
             row_tiles = tiles_above(rows, n1, upper)
             store_zeros(high, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
             store_zeros(low, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
-            totals: list[list[Tile]] = []  # of each row tile, over the chunks before
+            totals: list[list[Tile]] = []  # of each row tile, over the previous chunks
             for c in range((depth + chunk - 1) // chunk):
                 k0, k1 = g * depth + c * chunk, g * depth + min((c + 1) * chunk, depth)
                 right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)

@@ -150,8 +150,8 @@ def divide(x: Pair, y: Pair) -> Pair:
 def sum_columns(x: Pair) -> Pair:
     """Return the sums along the free axis, one column; the width is a power of two.
 
-    Halves of the tile are added, log2(width) times: each time an error of 3.1 u**2 of at most the
-    sum of moduli.
+    Halves of the tile are added log2(width) times. Each time adds an error of at most 3.1 u**2
+    times the sum of moduli.
     """
     high, low = x
     rows, width = high.shape

@@ -2,11 +2,11 @@
 
 Layout   planes (rows, columns) of the high and low parts; tiles of 128 rows and up to 512 columns,
          edges are sliced
-Limits   those of ``doublefloat_arithmetic``, which derives the errors
+Limits   as ``doublefloat_arithmetic``, which derives the errors
 Cost     Vector instructions on each tile: 20 for a sum, 24 for a product, 82 for a quotient; four
          to six transfers
-Lever    a sum is kept for each element of a tile, and reduced along the free axis and over
-         partitions once, at the end
+Lever    each element of a tile has its own sum over the tiles; these sums are reduced along the
+         free axis and over partitions once, at the end
 """
 
 from __future__ import annotations

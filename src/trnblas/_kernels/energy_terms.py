@@ -111,7 +111,7 @@ def pair_base(minus_a: Tile, eps_i: Tile, i: int, eps_j: Tile, j: int) -> Tile:
 
 
 def zero_columns(count: int) -> Tile:
-    """Return ``count`` columns of zeros: a ragged strip leaves the lanes it has no rows for."""
+    """Return ``count`` columns of zeros: a ragged strip does not write the lanes below its rows."""
     columns = nl.ndarray((TILE, count), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=columns, value=0.0)
     return columns

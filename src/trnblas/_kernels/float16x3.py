@@ -1,17 +1,19 @@
 """Products of float32 matrices by three float16 products, in one launch.
 
 Layout   the contraction on partitions: planes (K, M) of the transposed left operand and (K, N) of
-         the right one, those of a batch below each other; two float16 slices of each, cut on chip
+         the right one, the matrices of a batch below each other; two float16 slices of each, cut on
+         chip
 Limits   entries below 65,520; K and M at least 1, N at least 2; edges are sliced
-Error    3 * 2**-22 |A| |B| from operands (2**-22 |x| for each, and the product of two rests) if
-         entries are scaled so that the largest of a row of A and of a column of B is at least
-         32,760 and the others are within 2**18 of it: 2**-25, half the last bit of a subnormal
-         number, is then at most 2**-22 |x|; and the roundings of 3 K sums in float32
+Error    at most 3 * 2**-22 |A| |B| from the slices: 2**-22 |x| for each operand, and the omitted
+         product of two second slices. This holds if the largest entry of each row of A and of each
+         column of B is scaled to at least 32,760 and the others are within 2**18 of it: 2**-25,
+         half the last bit of a subnormal number, is then at most 2**-22 |x|. The roundings of 3 K
+         sums in float32 are added
 Cost     3 * M/128 * K/128 * N/512 products at the rate of float16, where float32 takes four passes;
          HBM bytes of the planes, and of the left slices once per 512 columns; with ``upper``, only
          the tiles that reach the upper triangle
-Lever    the Tensor engine's rate for 16-bit operands, exact products of float16 in float32, one
-         sum in PSUM of all three; Scalar rounds, Vector and GpSimd subtract, the next panel is cut
+Lever    the Tensor engine's rate for 16-bit operands, exact products of float16 in float32, one sum
+         in PSUM of all three; Scalar rounds, Vector and GpSimd subtract, the next panel is cut
          meanwhile
 """
 
@@ -34,12 +36,12 @@ from trnsci.core.tiles.tiling import column_start, column_tiles
 
 MOST = 65520.0  # float16 numbers round to less
 CHUNK = 4096  # rows of the contraction whose panels fit in SBUF
-PAIRS = ((1, 2), (2, 1), (1, 1))  # the smallest products first; that of both rests is left out
+PAIRS = ((1, 2), (2, 1), (1, 1))  # smallest first; second slice times second slice is omitted
 
 
 @nki.jit
 def float16x3_gemm(a: Tile, b: Tile, batch: int = 1, upper: bool = False) -> Tile:
-    """Return the (batch M, N) products in float32, those of a batch below each other.
+    """Return the products in float32, (batch M, N), with the matrices below each other.
 
     Args:
         a: (batch K, M), the transposed left operands.

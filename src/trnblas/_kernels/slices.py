@@ -77,10 +77,11 @@ def cut_digits(
     """Return the panel of the sum of two planes, in bfloat16 digits.
 
     Digit s = 1, 2, ... is a multiple of ``2**(1 - 7 s)`` and at most 64 times that, rounded to
-    nearest; the remainder is at most half of it. The second plane enters with digit 3: then what is
-    left of the first is a multiple of its last bit. A sum is rounded before its digits are taken,
-    and its error enters with the next odd digit; the last of these additions is rounded, by less
-    than an eighth of the final remainder. ``engines`` compute the parts in turn.
+    nearest; the remainder is at most half of it. The second plane is added before digit 3 is taken.
+    The remainder of the first is a multiple of the last bit of the second, so ``fast_two_sum`` is
+    exact. The sum is rounded, and its rounding error is added before the next odd digit. The last
+    of these additions is itself rounded, by less than an eighth of the final remainder. ``engines``
+    compute the parts in turn.
     """
     parts = []
     last_entry = max(3, slices - 2 + (slices + 1) % 2)
@@ -114,7 +115,7 @@ def cut_digits(
 
 
 def cut_halves(plane: Tile, k0: int, k1: int, c0: int, c1: int) -> list[Tile]:
-    """Return the panel of a plane in two float16 slices: rounded values, and what they leave."""
+    """Return the panel of a plane in two float16 slices: the rounded values and the remainders."""
     parts = []
     shapes = part_shapes(k0, k1, c1 - c0)
     for p in range(len(shapes)):

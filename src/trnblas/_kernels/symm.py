@@ -1,12 +1,12 @@
 """alpha * sym(a) @ b + beta * c, or b @ sym(a), from one triangle of a, in one launch.
 
-Layout   sym(a) is its own transpose, so tiles of the stored triangle are loaded without a
-         transpose on either side; the others are their mirror images, transposed on chip
+Layout   sym(a) is its own transpose, so tiles of the stored triangle are loaded without a transpose
+         on either side; the others are their mirror images, transposed on chip
 Limits   2-D, each extent at least 1; float32 or 16 bits, all operands of one dtype; the other
          triangle is never used
-Cost     the products of a GEMM; at most its HBM bytes, and half of those of ``a`` when all of ``a``
+Cost     the products and at most the HBM bytes of a GEMM; half the bytes of ``a`` when all of ``a``
          stays in SBUF
-Lever    a stored tile that stays in SBUF serves both of its places; the rest as in GEMM
+Lever    a stored tile in SBUF is also used as its mirror image; the rest as in GEMM
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ The diagonal blocks of M (see ``triangular``) are inverted on chip, then row by 
 
 the sum growing in PSUM over the rows already solved; see ``triangular_inverse`` for the inverses.
 
-Layout   a (128, blocks, columns) float32 panel in SBUF, first B, of which rows become those of X
+Layout   a (128, blocks, columns) float32 panel in SBUF: B, whose rows are replaced by rows of X
 Limits   order up to 18,432: inverses and a panel of at least 128 columns share 144 KiB per
          partition. float32 or 16 bits, all work in float32, one rounding into X. A NaN or
          infinity in B propagates to its dependents and to the other rows of its block of 128 (on
@@ -171,7 +171,7 @@ def finish_row(
 def diagonal_block(
     inverses: Tile, a: Tile, q: int, i: int, eye: Tile, tri: Triangle
 ) -> triangular_inverse.Triangle:
-    """Return the diagonal block M_ii, whose inverse's transpose goes to ``inverses``."""
+    """Return the diagonal block M_ii; the transpose of its inverse will be in ``inverses``."""
     stored = load_diagonal(a, q, i, nl.float32)
     size = stored.shape[0]
     strict = select_triangle(stored, tri.upper, False)

@@ -83,16 +83,17 @@ class Timing:
         handoff: From a result to the start of an instruction on another engine.
         barrier: ``core_barrier`` once both cores have reached it.
         dma_engine_rate: Bytes per ns of one DMA engine.
-        dma_core_rate: Bytes per ns of all transfers of a core. dma_hardware_issue,
-        dma_prebuilt_issue: Time that the start of a transfer occupies its queue, with descriptors
-        from hardware or prepared in memory. dma_software_issue, dma_software_row: The same with
-        descriptors from software, and the time that each row adds.
+        dma_core_rate: Bytes per ns of all transfers of a core.
+        dma_hardware_issue, dma_prebuilt_issue: Time that the start of a transfer occupies its
+            queue, with descriptors from hardware or prepared in memory.
+        dma_software_issue, dma_software_row: The same with descriptors from software, and the time
+            that each row adds.
         dma_software_fixed: The same with descriptors from software, if it does not depend on the
-        rows, as in older profiles.
-        dma_indirect_issue: The same with rows that an index tile selects. dma_dispatch_load,
-        dma_dispatch_store: From the trigger to the first byte.
+            rows, as in older profiles.
+        dma_indirect_issue: The same with rows that an index tile selects.
+        dma_dispatch_load, dma_dispatch_store: From the trigger to the first byte.
         dma_overhead: Time that a transfer of eight rows occupies a DMA engine, in addition to the
-        time of its bytes.
+            time of its bytes.
         dma_descriptor: Least time of one descriptor on its engine.
         dma_notify_load, dma_notify_store: From the last byte to the consumer.
         dma_transpose_rate: Share of the rate for a transposing load from HBM.

@@ -94,7 +94,7 @@ class Instruction:
             to ``dst``, the mask of the elements to add to; and ``out``, an array for the result, or
             None.
         reads_first: True when the engine reads a column on all partitions before it writes that
-        column, so that source and destination may be different rows of the same columns.
+            column, so that source and destination may be different rows of the same columns.
         spread: Taint propagation from operands to results.
         shortcut: Returns a fast path for a call, or None.
         watch_values: Returns a check of the loaded arguments of each call, or None.

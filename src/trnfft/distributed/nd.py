@@ -53,8 +53,8 @@ def fftn(
 
     Raises:
         ShapeError, IndexError, FlagError: As :func:`trnfft.fftn`. ShapeError also if a rank's part
-        has another size than ``torch.chunk`` gives; FlagError also for a mesh of more than two
-        dimensions, for other placements than Shard, and if every dimension is split.
+            has another size than ``torch.chunk`` gives; FlagError also for a mesh of more than two
+            dimensions, for other placements than Shard, and if every dimension is split.
         DTypeError: x is not a DTensor, or not float32, float64, complex64 or complex128.
         BackendError: There is no process group, or the mesh does not contain this rank.
         RankError: Ranks gave different arguments, or a rank has ended.

@@ -27,4 +27,4 @@ from nkisim.diagnostics.frames import (
 )
 from nkisim.diagnostics.recorder import RECORDER, Recorder, Strictness, flag
 from nkisim.diagnostics.report import Report
-from nkisim.diagnostics.rules import CHECKED, RULES, Rule, Severity, declare
+from nkisim.diagnostics.rules import CHECKED, RULES, Rule, Severity, declare, declare_advice

@@ -76,23 +76,30 @@ def declare(
     detector: str = "",
     whole_call: bool = False,
     silent: bool | Literal["in part"] = False,
-    advice: bool = False,
 ) -> Rule:
-    """Register and return a rule; an id can be declared only once.
-
-    ``advice`` is True for a rule that ``nkisim.profile`` finds and no check looks for.
-    """
-    if id in _REGISTRY:
-        raise ValueError(f"rule {id} is declared twice: {_REGISTRY[id].slug} and {slug}")
-    rule = Rule(
-        *(id, slug, severity, checks, matters, meaningless, on_values),
-        detector=detector,
-        whole_call=whole_call,
-        silent=silent,
+    """Register and return a rule; an id can be declared only once."""
+    rule = _registered(
+        Rule(
+            *(id, slug, severity, checks, matters, meaningless, on_values),
+            detector=detector,
+            whole_call=whole_call,
+            silent=silent,
+        )
     )
-    _REGISTRY[id] = rule
-    if not advice:
-        _CHECKED[id] = rule
+    _CHECKED[id] = rule
+    return rule
+
+
+def declare_advice(id: str, slug: str, checks: str, matters: str) -> Rule:
+    """Register and return a rule that ``nkisim.profile`` finds and no check looks for."""
+    return _registered(Rule(id, slug, "note", checks, matters))
+
+
+def _registered(rule: Rule) -> Rule:
+    if rule.id in _REGISTRY:
+        known = _REGISTRY[rule.id].slug
+        raise ValueError(f"rule {rule.id} is declared twice: {known} and {rule.slug}")
+    _REGISTRY[rule.id] = rule
     return rule
 
 

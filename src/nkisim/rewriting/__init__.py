@@ -22,3 +22,11 @@ from nkisim.rewriting.sources import (
     read_source,
     write_source,
 )
+from nkisim.rewriting.statements import (
+    after,
+    before,
+    removed,
+    reordered,
+    replaced,
+    with_arguments,
+)

@@ -15,15 +15,11 @@ from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.source import expression, names_in
 from nkisim.suggestions import (
     arguments,
-    axes,
     calls,
     loops,
-    memory,
-    operands,
     products,
     python,
-    results,
-    source,
+    shapes,
     staging,
     tiling,
 )

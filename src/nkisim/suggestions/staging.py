@@ -1,4 +1,4 @@
-"""Fixes that stage an operand in a new tile: at another address, of another type or memory."""
+"""Fixes by a new tile: an operand at another address, of another type, or in another memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import ast
 import re
 
 from nkisim.diagnostics import Fact, Rewrite
-from nkisim.source import base_name
+from nkisim.source import base_name, expression
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.statement import Case, fixes
 
@@ -196,3 +196,168 @@ def written_part(case: Case) -> Rewrite | None:
     parts = {text.partition("[")[2] for text in changed.values()}
     reduces = case.function == "tensor_reduce" and rest == {"dst"}
     return _filled_part(case) if len(parts) == 1 and (not rest or reduces) else None
+
+
+@fixes("S018")
+def _reshape(case: Case) -> Rewrite | None:
+    """A reshape that moves data across partitions goes through HBM."""
+    call, new = getattr(case.statement, "value", None), case.target
+    if not new or not isinstance(call, ast.Call) or not isinstance(call.func, ast.Attribute):
+        return None
+    tile, shape = call.func.value, call.args[0] if call.args else None
+    if call.func.attr != "reshape" or not isinstance(tile, ast.Name) or shape is None:
+        return None
+    scratch, to = case.fresh(f"{tile.id}_hbm"), ast.unparse(shape)
+    return case.rewrite(
+        case.tile(scratch, tile.id, buffer="hbm"),
+        case.isa("dma_copy", dst=scratch, src=tile.id),
+        case.tile(new, tile.id, shape=to),
+        case.isa("dma_copy", dst=new, src=f"{scratch}.reshape({to})"),
+    )
+
+
+@fixes("M021")
+def _through_sbuf(case: Case) -> Rewrite | None:
+    """Operands in HBM are loaded before the instruction, and results stored behind it."""
+    if not case.is_bare:
+        return None
+    before, after = list[str](), list[str]()
+    named, staged = dict[str, str](), dict[str, str]()
+    for name, known in INSTRUCTIONS[case.function].operands.items():
+        fact, text = case.fact(name), case.text(name)
+        if fact is None or "hbm" not in fact.buffer:
+            continue
+        if len(fact.shape) != 2 or fact.shape[0] > PARTITIONS:
+            return None
+        if text not in staged:
+            staged[text], made = new_tile(case, name, "tile", fact)
+            before.append(made)
+        tile = named[name] = staged[text]
+        if known.writes:
+            after.append(case.isa("dma_copy", dst=text, src=tile))
+        else:
+            before.append(case.isa("dma_copy", dst=tile, src=text))
+    if not staged:
+        return None
+    return case.rewrite(*before, case.with_arguments(**named), *after)
+
+
+@fixes("M020")
+def _through_psum(case: Case) -> Rewrite | None:
+    """A matmul writes PSUM; its result is copied to where it is wanted."""
+    fact = case.fact("dst")
+    if fact is None or fact.buffer != "sbuf" or not case.is_bare:
+        return None
+    if case.function not in ("nc_matmul", "nc_transpose") or "dst" not in case.arguments:
+        return None
+    dtype = "float32" if case.function == "nc_matmul" else fact.dtype
+    tile, made = new_tile(case, "dst", "psum", fact, dtype, "psum")
+    back = case.isa("tensor_copy", dst=case.text("dst"), src=tile)
+    return case.rewrite(made, case.with_arguments(dst=tile), back)
+
+
+@fixes("A001", "M025")
+def _out_of_psum(case: Case) -> Rewrite | None:
+    """A PSUM tile is copied to SBUF before it is stored."""
+    name = case.name("value") or case.name("src")
+    if case.variable(name) is None:
+        return None
+    tile = case.fresh(f"{name}_sbuf")
+    copy = case.isa("tensor_copy", dst=tile, src=name)
+    return case.rewrite(case.tile(tile, name), copy, case.with_name(name, tile))
+
+
+@fixes("M049")
+def _loaded(case: Case) -> Rewrite | None:
+    """What lies in HBM is loaded where a function of ``nki.language`` takes it."""
+    path = f"nki.language.{case.function}"
+
+    def change(node: ast.expr) -> ast.expr | None:
+        if not isinstance(node, ast.Call) or case.path(node.func) != path:
+            return None
+        node.args = [_load(case, argument) for argument in node.args]
+        return node
+
+    return case.rewrite(case.replaced(change))
+
+
+def _load(case: Case, node: ast.expr) -> ast.expr:
+    """Return an operand, loaded if it is a tensor in HBM or a part of one."""
+    base = base_name(node)
+    fact = None if base is None else case.variable(base.id)
+    if fact is None or "hbm" not in fact.buffer:
+        return node
+    return expression(f"{case.nl}.load({ast.unparse(node)})")
+
+
+@fixes("L060")
+def _returned(case: Case) -> Rewrite | None:
+    """A kernel returns whole tensors in HBM."""
+    if isinstance(case.statement, ast.FunctionDef):
+        return _output(case, case.statement)
+    on_chip = case.finding.data.get("buffer") in ("sbuf", "psum")
+    found = [
+        (case.at(statement), value)
+        for statement in case.all(ast.Return)
+        for value in _values(statement)
+        if isinstance(value, ast.Name if on_chip else ast.Subscript)
+        and ast.unparse(value).partition("[")[0] == case.target
+    ]
+    return (_stored if on_chip else _copied)(*found[0]) if len(found) == 1 else None
+
+
+def _values(statement: ast.Return) -> list[ast.expr]:
+    if isinstance(statement.value, ast.Tuple):
+        return statement.value.elts
+    return [] if statement.value is None else [statement.value]
+
+
+def _stored(case: Case, tile: ast.expr) -> Rewrite | None:
+    """What is returned from the chip is stored, and the tensor in HBM returned."""
+    name = source = ast.unparse(tile)
+    lines = []
+    if case.finding.data["buffer"] == "psum":
+        source = case.fresh(f"{name}_sbuf")
+        lines = [case.tile(source, name), case.isa("tensor_copy", dst=source, src=name)]
+    return _in_hbm(case, tile, "out", name, source, lines)
+
+
+def _copied(case: Case, part: ast.expr) -> Rewrite | None:
+    """A returned part of a tensor is copied to a tensor of its own."""
+    whole = ast.unparse(part).partition("[")[0]
+    name = case.fresh(f"{whole}_part")
+    return _in_hbm(case, part, f"{whole}_copy", name, name, [f"{name} = {ast.unparse(part)}"])
+
+
+def _in_hbm(
+    case: Case, value: ast.expr, wish: str, like: str, source: str, lines: list[str]
+) -> Rewrite | None:
+    """Return statements that copy a tensor to HBM, and return the copy in its place."""
+    out = case.fresh(wish)
+    return case.rewrite(
+        *lines,
+        case.tile(out, like, buffer="shared_hbm"),
+        case.isa("dma_copy", dst=out, src=source),
+        case.with_expression(value, out),
+    )
+
+
+def _output(case: Case, function: ast.FunctionDef) -> Rewrite | None:
+    """The only output that a function makes is returned at its end."""
+    tree = case.tree
+    if any(tree.within(function.body, kind) for kind in (ast.Return, ast.Yield, ast.FunctionDef)):
+        return None
+    made = [
+        node
+        for node in tree.within(function.body, ast.Assign)
+        if isinstance(node.value, ast.Call)
+        and any(case.path(k.value) == "nki.language.shared_hbm" for k in node.value.keywords)
+    ]
+    name = case.at(made[0]).target if len(made) == 1 and made[0] in function.body else ""
+    if len(tree.body(function).assignments[name]) != 1:
+        return None
+    last = function.body[-1]
+    first, end = last.lineno, last.end_lineno or last.lineno
+    code = [*tree.text.splitlines()[first - 1 : end], f"{tree.indent(last)}return {name}"]
+    made_of = Rewrite(case.finding.file, first, end, "\n".join(code))
+    return made_of if tree.begins_line(last) else None

@@ -104,11 +104,6 @@ class Source(Names):
 
     # -- statements and arguments ------------------------------------------------------------
 
-    def before(self, line: ast.stmt, *statements: str) -> Edit:
-        """Return the edit that inserts statements in front of a line."""
-        start, indent = self.span(line)[0], self.indent(line)
-        return Edit(start, start, "".join(s + self.newline + indent for s in statements))
-
     def without(self, line: ast.stmt) -> Edit | None:
         """Return the edit that removes a line, or None where that would lose something.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before
 from nkisim.source import base_name
 from nkisim.upgrade.rules import Match
 from nkisim.upgrade.source import NISA, NL, Source
@@ -29,7 +29,7 @@ def staged(source: Source, operand: ast.expr, dtype: str = "") -> tuple[Edit, ..
         return None
     stage = source.fresh(f"{tile.id}_sbuf")
     rows = copied(stage, source.code(operand), dtype or f"{tile.id}.dtype")
-    return source.before(line, *rows), source.replaced(operand, stage)
+    return before(source, line, rows), source.replaced(operand, stage)
 
 
 def hoisted(source: Source, node: ast.AST, wish: str, message: str, otherwise: str = "") -> Match:
@@ -41,5 +41,5 @@ def hoisted(source: Source, node: ast.AST, wish: str, message: str, otherwise: s
     if line is None or not source.unconditional(node):
         return Match(node, otherwise)
     name = source.fresh(wish)
-    edits = (source.before(line, f"{name} = {source.code(node)}"), source.replaced(node, name))
+    edits = (before(source, line, [f"{name} = {source.code(node)}"]), source.replaced(node, name))
     return Match(node, message, edits)

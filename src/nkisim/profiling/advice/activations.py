@@ -8,21 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
-from nkisim.diagnostics import declare
+from nkisim.diagnostics import declare_advice
 from nkisim.profiling.advice.candidate import Candidate, Found, Line, line_of
-from nkisim.profiling.advice.edits import before, removed, replaced, with_arguments
 from nkisim.profiling.model.program import Operation, Program
 from nkisim.profiling.model.steps import Term
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before, removed, replaced, with_arguments
 from nkisim.source import Statement
 
-ONE_ACTIVATION = declare(
+ONE_ACTIVATION = declare_advice(
     "P010",
     "steps-of-one-activation",
     "Scaling, adding a bias, a function and a sum are separate instructions on one tile.",
     "one activation does all of them while it reads the tile once",
-    severity="note",
-    advice=True,
 )
 
 _MOST_AFFINE = 2

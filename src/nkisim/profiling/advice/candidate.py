@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 from nkisim.diagnostics import Rule
 from nkisim.profiling.model.program import Operation, Program
@@ -145,32 +144,3 @@ class Found:
 def line_of(operation: Operation) -> Line:
     """Return the line of an operation."""
     return operation.place.file, operation.place.line
-
-
-class Iterations(NamedTuple):
-    """The iterations of a loop in which operations run.
-
-    Attributes:
-        variable: The loop variable.
-        first, step: Its first value, and the step to the next one.
-    """
-
-    variable: str
-    first: int
-    step: int
-
-    @property
-    def text(self) -> str:
-        """The number of an iteration from 0, as an expression of the loop variable."""
-        text = f"({self.variable} - {self.first})" if self.first else self.variable
-        return text if self.step == 1 else f"{text} // {self.step}"
-
-
-def iterations_of(operations: Sequence[Operation], least: int) -> Iterations | None:
-    """Return the innermost loop around operations with so many iterations at even steps."""
-    for name, _ in reversed(operations[0].place.loops):
-        values = sorted({dict(o.place.loops).get(name, 0) for o in operations})
-        steps = {b - a for a, b in itertools.pairwise(values)}
-        if len(values) >= max(least, 2):
-            return Iterations(name, values[0], *steps) if len(steps) == 1 else None
-    return None

@@ -1,41 +1,193 @@
-"""P007 and P011: one engine is busy, and another one could do a part of its instructions."""
+"""P002, P007, P011 and P012: instructions and transfers on another engine or queue.
+
+All transfers of a source line move to the queue that has fewer transfers. A line with most of the
+transfers uses the queues in turn, by iteration of its innermost loop.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import ast
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from nkisim.arch import Generation
-from nkisim.diagnostics import NkiValidationError, Rule, declare
+from nkisim.diagnostics import NkiValidationError, Rule, declare_advice
 from nkisim.machine import Event
 from nkisim.machine.calls.legality import check_call
 from nkisim.memory.region import is_psum
-from nkisim.profiling.advice.candidate import Candidate, Found, Line, iterations_of
-from nkisim.profiling.advice.edits import with_arguments
+from nkisim.profiling.advice.candidate import Candidate, Found, Line
 from nkisim.profiling.model.costs import work_of
 from nkisim.profiling.model.program import MOST_EXAMPLES, Operation, Program
-from nkisim.rewriting import Edit
+from nkisim.profiling.model.transfers import Transfer
+from nkisim.rewriting import Edit, replaced, with_arguments
+from nkisim.source import Statement
 from nkisim.spec import INSTRUCTIONS
 from nkisim.spec.call import Call
 from nkisim.spec.enums import engine as Engine
 
-ONE_EVACUATOR = declare(
+SOFTWARE_DESCRIPTORS = declare_advice(
+    "P002",
+    "software-descriptors",
+    "For a large part of the time GpSimd makes descriptors that hardware could make.",
+    "transfers wait for their descriptors, and GpSimd computes nothing meanwhile",
+)
+ONE_QUEUE = declare_advice(
+    "P012",
+    "one-queue",
+    "One of two queues triggers almost all transfers whose descriptors hardware makes.",
+    "each queue has a generator of descriptors of its own, and one of them is idle",
+)
+ONE_EVACUATOR = declare_advice(
     "P007",
     "psum-emptied-by-one-engine",
     "One engine makes all copies from PSUM of a line, and another one could share them.",
     "products wait for a free PSUM bank while an engine that could empty one is idle",
-    severity="note",
-    advice=True,
 )
-ONE_ENGINE = declare(
+ONE_ENGINE = declare_advice(
     "P011",
     "one-busy-engine",
     "One engine is busy most of the time, and a mostly idle one could run some of its "
     "instructions.",
     "instructions wait for their engine, although another one is free",
-    severity="note",
-    advice=True,
 )
+
+_QUEUES = (Engine.sync, Engine.scalar)
+_LEAST_DESCRIBING = 0.2
+"""Least busy share of GpSimd for which P002 is reported."""
+
+_ONE_SIDED = 0.8
+"""P012 is reported if one queue triggers at least this share of the transfers by hardware."""
+
+_UNEVEN = 0.6
+"""A source line with more than this share of the transfers uses both queues in turn."""
+
+_MOST_LINES = 6
+
+_Lines = dict[Line, list[Operation]]
+
+
+def queue_advice(found: Found) -> Iterator[Candidate]:
+    """Yield advice on what makes the descriptors of transfers."""
+    if found.program.generation.number == 2:  # no descriptors by hardware
+        return
+    software, hardware = _lines(found, "software"), _lines(found, "hardware")
+    on = Counter(_moved(o).trigger for operations in hardware.values() for o in operations)
+    busy, count = found.profile.utilization["gpsimd"], sum(map(len, software.values()))
+    if software and busy >= _LEAST_DESCRIBING:
+        edits, queues = _spread(found, software, on)
+        yield Candidate(
+            rule=SOFTWARE_DESCRIPTORS,
+            title="GpSimd makes descriptors",
+            cause=f"{count} transfers keep GpSimd busy for {busy:.0%} of the time",
+            action="let hardware make the descriptors, on the Sync queue and on the Scalar queue; "
+            "gen2 has no such hardware",
+            line=min(software),
+            lines=software,
+            edits=edits,
+            values={"transfers": count, "queues": queues},
+        )
+    count = sum(on.values())
+    if count > 1 and set(on) <= set(_QUEUES) and max(on.values()) >= _ONE_SIDED * count:
+        busiest = max(on, key=on.__getitem__)
+        other = _QUEUES[1 - _QUEUES.index(busiest)].name
+        edits, queues = _spread(found, hardware, Counter())
+        yield Candidate(
+            rule=ONE_QUEUE,
+            title="one queue triggers the transfers",
+            cause=f"{count} transfers have descriptors by hardware, almost all on the "
+            f"{busiest.name} queue, whose generator is busy for "
+            f"{found.profile.utilization['dge']:.0%} of the time",
+            action=f"trigger about half of them on the {other} queue",
+            line=min(hardware),
+            lines=hardware,
+            edits=edits,
+            values={"transfers": count, "queues": queues},
+        )
+
+
+def _lines(found: Found, mode: str) -> _Lines:
+    """Return the transfers whose descriptors have a mode, by source line.
+
+    The result has the ``_MOST_LINES`` lines with most such transfers, and only transfers whose
+    descriptors hardware could make: no gathers and no conversions. Transposing loads are left out
+    too, because hardware transposes few shapes.
+    """
+    chosen = {
+        line: operations
+        for line, at_line in found.by_line.items()
+        if (operations := [o for o in at_line if o.name == "dma_copy" and _is_plain(o, mode)])
+    }
+    most = sorted(chosen, key=lambda line: -len(chosen[line]))
+    return {line: chosen[line] for line in most[:_MOST_LINES]}
+
+
+def _is_plain(operation: Operation, mode: str) -> bool:
+    moved = _moved(operation)
+    return moved.mode == mode and not moved.indirect and not moved.converts
+
+
+def _moved(operation: Operation) -> Transfer:
+    assert operation.work.transfer is not None
+    return operation.work.transfer
+
+
+def _spread(found: Found, lines: _Lines, on: Counter[Engine]) -> tuple[list[Edit], dict[int, str]]:
+    """Return the edits that put the transfers of lines on both queues, and the queue by line.
+
+    ``on`` has the number of other transfers on each queue.
+    """
+    loads = Counter(on)
+    total = sum(map(len, lines.values())) + sum(loads.values())
+    queues: dict[int, str] = {}
+    edits: list[Edit] = []
+    for line, operations in lines.items():
+        case = _statement(found, line)
+        if case is None:
+            continue
+        engine = f"{case.nisa}.engine."
+        turns = iterations_of(operations, len(_QUEUES))
+        if len(operations) > _UNEVEN * total and turns is not None:
+            loads.update(dict.fromkeys(_QUEUES, len(operations) // 2))
+            queues[line[1]] = "both"
+            text = f"{engine}scalar if {turns.text} % 2 else {engine}sync"
+        else:
+            queue = min(_QUEUES, key=loads.__getitem__)
+            loads[queue] += len(operations)
+            queues[line[1]] = queue.name
+            text = f"{engine}{queue.name}"
+        moved = _moved(operations[0])
+        mode = {"dge_mode": f"{case.nisa}.dge_mode.hwdge"} if moved.mode == "software" else {}
+        there = all(_moved(o).trigger.name == queues[line[1]] for o in operations)
+        edits += [] if there and not mode else _transfer_edits(case, mode | {"engine": text})
+    return edits, queues
+
+
+def _statement(found: Found, line: Line) -> Statement | None:
+    """Return the statement of a transfer, if it can be written with ``engine=``."""
+    case = found.statement(line, "dma_copy") or found.statement(line)
+    if case is None or case.call is None or case.function == "dma_copy":
+        return case
+    plain = case.tree.parent(case.call) is case.statement
+    kind, count = {"load": (ast.Assign, 1), "store": (ast.Expr, 2)}.get(case.function, (None, 0))
+    fits = kind is not None and isinstance(case.statement, kind) and len(case.arguments) == count
+    return case if plain and fits else None
+
+
+def _transfer_edits(case: Statement, arguments: dict[str, str]) -> list[Edit]:
+    """Return the edits that give a transfer arguments of ``dma_copy``."""
+    if case.function == "dma_copy":
+        return with_arguments(case, arguments)
+    made, dst, src = [], case.text("dst"), case.text("src") or case.text("value")
+    if isinstance(case.statement, ast.Assign):
+        source, dst = case.arguments["src"], ast.unparse(case.statement.targets[0])
+        whole = ast.unparse(source.value) if isinstance(source, ast.Subscript) else src
+        made = [case.tile(dst, src, dtype=f"{whole}.dtype")]
+    moved = case.isa("dma_copy", dst=dst, src=src, **arguments)
+    return [replaced(case.tree, case.statement, [*made, moved])]
+
 
 _SHARED = (Engine.vector, Engine.scalar, Engine.gpsimd)
 """Engines that have instructions in common."""
@@ -141,3 +293,32 @@ def _shared(
         edits=edits,
         values={"engine": here.name, "other": other.name, "turns": count},
     )
+
+
+class Iterations(NamedTuple):
+    """The iterations of a loop in which operations run.
+
+    Attributes:
+        variable: The loop variable.
+        first, step: Its first value, and the step to the next one.
+    """
+
+    variable: str
+    first: int
+    step: int
+
+    @property
+    def text(self) -> str:
+        """The number of an iteration from 0, as an expression of the loop variable."""
+        text = f"({self.variable} - {self.first})" if self.first else self.variable
+        return text if self.step == 1 else f"{text} // {self.step}"
+
+
+def iterations_of(operations: Sequence[Operation], least: int) -> Iterations | None:
+    """Return the innermost loop around operations with so many iterations at even steps."""
+    for name, _ in reversed(operations[0].place.loops):
+        values = sorted({dict(o.place.loops).get(name, 0) for o in operations})
+        steps = {b - a for a, b in itertools.pairwise(values)}
+        if len(values) >= max(least, 2):
+            return Iterations(name, values[0], *steps) if len(steps) == 1 else None
+    return None

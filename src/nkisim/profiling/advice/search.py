@@ -8,13 +8,10 @@ from pathlib import Path
 
 from nkisim.profiling.advice.activations import activation_advice
 from nkisim.profiling.advice.candidate import Candidate, Found
-from nkisim.profiling.advice.engines import engine_advice
-from nkisim.profiling.advice.load_order import order_advice
-from nkisim.profiling.advice.queues import queue_advice
+from nkisim.profiling.advice.engines import engine_advice, queue_advice
+from nkisim.profiling.advice.order import order_advice, stage_advice, table_advice
 from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
-from nkisim.profiling.advice.stages import stage_advice
-from nkisim.profiling.advice.tables import table_advice
 from nkisim.profiling.model.program import Program
 from nkisim.profiling.result import Advice, ProfileData, Together
 from nkisim.rewriting import applied, disjoint, unified_diff

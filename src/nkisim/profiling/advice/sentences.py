@@ -8,58 +8,46 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from nkisim.diagnostics import declare
+from nkisim.diagnostics import declare_advice
 from nkisim.memory.region import is_psum
 from nkisim.profiling.advice.candidate import Candidate, Found, Line
 from nkisim.profiling.model.program import Operation
 
-SHORT_RUNS = declare(
+SHORT_RUNS = declare_advice(
     "P001",
     "short-dma-runs",
     "Several transfers of a line move runs of fewer than 4096 contiguous bytes.",
     "each run costs a DMA engine the time of a descriptor, whatever its length",
-    severity="note",
-    advice=True,
 )
-FEW_COLUMNS = declare(
+FEW_COLUMNS = declare_advice(
     "P003",
     "few-moving-columns",
     "Products with the same stationary tile stream fewer than 512 columns each.",
     "the fixed cost of a product is paid more often than necessary",
-    severity="note",
-    advice=True,
 )
-STATIONARY_LOADS = declare(
+STATIONARY_LOADS = declare_advice(
     "P004",
     "stationary-loads",
     "Products with the same stationary tile stream fewer columns than the tile has.",
     "loading the stationary tile takes longer than the product that could hide it",
-    severity="note",
-    advice=True,
 )
-SPILLS = declare(
+SPILLS = declare_advice(
     "P006",
     "sbuf-spills",
     "The tiles that are needed at the same time do not fit in SBUF.",
     "the compiler writes some of them to HBM and reads them again",
-    severity="note",
-    advice=True,
 )
-TRANSPOSING_LOAD = declare(
+TRANSPOSING_LOAD = declare_advice(
     "P008",
     "transposing-load",
     "A transfer transposes: it moves single elements in place of rows.",
     "every element costs a DMA engine the time of a descriptor",
-    severity="note",
-    advice=True,
 )
-IDLE_CORE = declare(
+IDLE_CORE = declare_advice(
     "P016",
     "idle-core",
     "A long kernel runs on one core of a pair, and does not use program ids.",
     "the second core of the pair is idle",
-    severity="note",
-    advice=True,
 )
 
 _LEAST_LAUNCHES = 10

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 
 from nkisim import versions
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before
 from nkisim.source import literal_integer, writes_tile
 from nkisim.upgrade.beta1.results import DST, allocated, old_calls, statement_of, target_of
 from nkisim.upgrade.beta2.arguments import named
@@ -254,7 +254,7 @@ def _memset(source: Source) -> Iterator[Match]:
         if "engine" in arguments:
             parts.append(f"engine={source.code(arguments['engine'])}")
         text = f"{source.code(call.func)}({', '.join(parts)})"
-        edits = (source.before(line, made), Edit(*source.span(line), text))
+        edits = (before(source, line, [made]), Edit(*source.span(line), text))
         yield Match(call, "the tile is allocated, then filled", edits)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before
 from nkisim.source import base_name
 from nkisim.upgrade.beta1.affine import Index, affine, total
 from nkisim.upgrade.beta1.indexing import Limits, Part, is_read, selected, sliced, valid_count
@@ -126,7 +126,7 @@ def _load(source: Source, call: ast.Call, limits: Limits) -> Match | None:
         fill = "ones" if pole and set(limits) == {0} and rows_apart(source, target) else "zeros"
         made = f"{name} = {NL}.{fill}(({shape}), dtype={dtype}, buffer={NL}.sbuf)"
         copy = f"{NISA}.dma_copy(dst={name}[{_inside(parts)}], src={code})"
-        edits = (source.before(line, made), Edit(*source.span(line), copy))
+        edits = (before(source, line, [made]), Edit(*source.span(line), copy))
         message = f"the valid part is loaded into a tile of {fill}"
         review = f"{pole} gets the rest of the tile, too: check that it is finite" if pole else ""
         return Match(call, message, edits, review)
@@ -179,7 +179,7 @@ def _computed(source: Source, call: ast.Call, limits: Limits, without: Edit) -> 
     inside = ", ".join(f"0:{valid_count(*limits[axis])}" for axis in sorted(limits))
     copy = f"dst={source.code(target.value)}[{inside}], src={name}[{inside}]"
     edits = (
-        source.before(line, f"{name} = {plain}"),
+        before(source, line, [f"{name} = {plain}"]),
         Edit(source.span(line)[0], stop, f"{NISA}.tensor_copy({copy})"),
     )
     return Match(call, "the valid part of the result is copied", edits)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before
 from nkisim.source import base_name, number
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
@@ -221,7 +221,7 @@ def _store(source: Source) -> Iterator[Match]:
         stage = source.fresh(f"{product}_sbuf")
         made = (f"{product} = {text}",) if name is None else ()
         rows = (*made, *copied(stage, product if name is None else text))
-        edits = (source.before(line, *rows), source.replaced(value, stage))
+        edits = (before(source, line, rows), source.replaced(value, stage))
         yield Match(call, "the PSUM tile is copied to SBUF first", edits)
 
 
@@ -242,7 +242,7 @@ def _copy(source: Source) -> Iterator[Match]:
             target = statement.targets[0]
         if isinstance(target, ast.Name) and target.id != base.id:
             made, copy = copied(target.id, source.code(tile), dtype)
-            edits = (source.before(line, made), Edit(*source.span(line), copy))
+            edits = (before(source, line, [made]), Edit(*source.span(line), copy))
             yield Match(call, "the tile is copied to SBUF", edits)
         elif source.unconditional(call) and not isinstance(target, ast.Name):
             yield hoisted(source, call, f"{base.id}_sbuf", "the copy gets a name")
@@ -271,7 +271,7 @@ def _matmul(source: Source) -> Iterator[Match]:
             name = source.fresh(f"{operand.id}_t")
             stage = source.fresh(f"{name}_sbuf")
             made = f"{name} = {NL}.transpose({operand.id})"
-            rows = source.before(line, made, *copied(stage, name))
+            rows = before(source, line, [made, *copied(stage, name)])
             if flag is not None:
                 last = source.replaced(flag, "True")
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before
 from nkisim.source import Function, base_name, string
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NISA, NL, Source
@@ -59,7 +59,7 @@ def _returned(source: Source, function: Function, outputs: list[str]) -> tuple[E
         memory = f"dtype={name}.dtype, buffer={NL}.shared_hbm"
         rows.append(f"{new} = {NL}.ndarray({name}.shape, {memory})")
         rows.append(f"{NISA}.dma_copy(dst={new}, src={name})")
-    edits = [source.before(first, *rows)]
+    edits = [before(source, first, rows)]
     for node in source.within(body, ast.Name):
         if node.id not in names:
             continue

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator, Sequence
 
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match
 from nkisim.upgrade.source import NL, Source
@@ -96,7 +96,7 @@ def allocated(
     if isinstance(statement, ast.AnnAssign) and not used:
         label += f": {source.code(statement.annotation)}"
     made = f"{label} = {NL}.ndarray({shape}, dtype={dtype}, buffer={NL}.{buffer})"
-    new = [source.before(line, made), *_joined(without, edits(name))]
+    new = [before(source, line, [made]), *_joined(without, edits(name))]
     if used:
         comment = source.comment_behind(line)
         end = source.span(call)[1] if comment is None else comment[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.rewriting import Edit
+from nkisim.rewriting import Edit, before
 from nkisim.source import literal_integer, number
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NISA, NL, Source
@@ -67,7 +67,7 @@ def _integer_copy(source: Source) -> Iterator[Match]:
         text = source.code(tile)
         if line is not None and isinstance(target, ast.Name) and target.id != text:
             made, copy = copied(target.id, text, engine=f"{NISA}.engine.vector")
-            edits = (source.before(line, made), Edit(*source.span(line), copy))
+            edits = (before(source, line, [made]), Edit(*source.span(line), copy))
             yield Match(call, "the Vector engine copies the bits", edits)
         else:
             yield Match(call, "copy integers with nisa.tensor_copy on the Vector engine")
@@ -101,7 +101,7 @@ def _seed(source: Source) -> Iterator[Match]:
         name = source.fresh("seed")
         made = f"{name} = {NL}.ndarray((1, 1), dtype={NL}.int32, buffer={NL}.sbuf)"
         rows = (made, f"{NISA}.memset(dst={name}, value={source.code(value)})")
-        edits = (source.before(line, *rows), source.replaced(value, name))
+        edits = (before(source, line, rows), source.replaced(value, name))
         yield Match(call, "the seed is put into a tile", edits)
 
 

@@ -1,4 +1,4 @@
-"""Edits of statements: arguments that are set, statements that are put in, replaced or removed."""
+"""Edits of statements: to insert, replace, remove or reorder them, or to set arguments."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import ast
 import itertools
 from collections.abc import Mapping, Sequence
 
-from nkisim.rewriting import Edit
-from nkisim.source import File, Statement
+from nkisim.rewriting.edits import Edit
+from nkisim.source import Names, Statement
 
 _COLUMNS = 99
 """Width from which on the arguments of a call get lines of their own."""
@@ -37,32 +37,32 @@ def with_arguments(case: Statement, texts: Mapping[str, str]) -> list[Edit]:
     return [*edits, Edit(stop, stop, "".join(separator + text for text in new))]
 
 
-def before(tree: File, statement: ast.stmt, lines: Sequence[str]) -> Edit:
+def before(tree: Names, statement: ast.stmt, lines: Sequence[str]) -> Edit:
     """Return the edit that puts lines in front of a statement."""
     start, indent = tree.span(statement)[0], tree.newline + tree.indent(statement)
     return Edit(start, start, "".join(line + indent for line in lines))
 
 
-def after(tree: File, statement: ast.stmt, lines: Sequence[str]) -> Edit:
+def after(tree: Names, statement: ast.stmt, lines: Sequence[str]) -> Edit:
     """Return the edit that puts lines behind a statement and its comment."""
     end = tree.end_of_line(statement)
     indent = tree.newline + tree.indent(statement)
     return Edit(end, end, "".join(indent + line for line in lines))
 
 
-def replaced(tree: File, statement: ast.stmt, lines: Sequence[str]) -> Edit:
+def replaced(tree: Names, statement: ast.stmt, lines: Sequence[str]) -> Edit:
     """Return the edit that puts lines in place of a statement; its comment stays."""
     return Edit(*tree.span(statement), (tree.newline + tree.indent(statement)).join(lines))
 
 
-def removed(tree: File, statement: ast.stmt) -> Edit:
+def removed(tree: Names, statement: ast.stmt) -> Edit:
     """Return the edit that removes the lines of a statement, with its comment."""
     start = tree.data.rfind(b"\n", 0, tree.span(statement)[0]) + 1
     stop = tree.data.find(b"\n", tree.end_of_line(statement)) + 1
     return Edit(start, stop or len(tree.data), "")
 
 
-def reordered(tree: File, statements: Sequence[ast.stmt], order: Sequence[ast.stmt]) -> Edit:
+def reordered(tree: Names, statements: Sequence[ast.stmt], order: Sequence[ast.stmt]) -> Edit:
     """Return the edit that puts successive statements into another order."""
     start = tree.data.rfind(b"\n", 0, tree.span(statements[0])[0])
     texts = dict(zip(statements, tree.texts(start, statements), strict=True))

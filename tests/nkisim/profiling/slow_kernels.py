@@ -861,6 +861,37 @@ def normalised_rows(x, w):
     return out
 
 
+@slow((512, 128), (1, 128), second=((256, 96), (1, 96)))
+def weights_by_rows(x, w):
+    """Each iteration copies one row of weights to all partitions, by a loop."""
+    out = like(x)
+    for i in nl.affine_range(x.shape[0] // 128):
+        weights = nl.ndarray((128, x.shape[1]), dtype=w.dtype, buffer=nl.sbuf)
+        for p in range(128):
+            nisa.dma_copy(dst=weights[p : p + 1], src=w)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=weights, op=nl.multiply)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
+@slow((512, 128), (1, 128), second=((256, 96), (1, 96)))
+def weights_that_grow(x, w):
+    """As ``weights_by_rows``, but each iteration also changes the tile after its use."""
+    out = like(x)
+    for i in range(x.shape[0] // 128):
+        weights = nl.ndarray((128, x.shape[1]), dtype=w.dtype, buffer=nl.sbuf)
+        for p in range(128):
+            nisa.dma_copy(dst=weights[p : p + 1], src=w)
+        nisa.tensor_scalar(dst=weights, data=weights, op0=nl.multiply, operand0=i + 1.0)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=weights, op=nl.multiply)
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+    return out
+
+
 @slow((1024, 512), (128, 512))
 def one_size_only(x, w):
     assert x.shape == (1024, 512), "this kernel has one size"

@@ -10,6 +10,8 @@ import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.trials import running
 
+from .slow_kernels import weights_by_rows, weights_that_grow
+
 
 def zeros(*shape):
     return np.zeros(shape, np.float32)
@@ -85,6 +87,14 @@ def weighted(x, w):
 
 
 WEIGHTED = zeros(1024, 1024), zeros(128, 1024)
+
+
+def test_a_tile_that_a_loop_fills_is_filled_once():
+    shapes = zeros(512, 128), zeros(1, 128)
+    (piece,) = (p for p in nkisim.profile(weights_by_rows)(*shapes).advice if p.rule == "P009")
+    assert "+    for p in range(128):\n+        nisa.dma_copy(dst=weights" in piece.code
+    changed = nkisim.profile(weights_that_grow)(*shapes).advice
+    assert not any(p.rule == "P009" and p.code for p in changed)
 
 
 def test_without_trials_advice_is_sentences(monkeypatch):

@@ -21,7 +21,7 @@ FILE = Path(slow_kernels.__file__)
 FAST = (
     *("many_small_transfers", "product_from_hbm", "two_passes", "softmax_in_bfloat16"),
     *("one_of_three", "two_branches", "half_of_a_tile", "tile_that_carries_data"),
-    *("polynomial", "closed_over"),
+    *("polynomial", "closed_over", "weights_by_rows", "weights_that_grow"),
 )
 """Kernels of the fast run, each on one generation."""
 

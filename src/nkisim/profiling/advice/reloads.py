@@ -27,6 +27,8 @@ LOADED_AGAIN = declare_advice(
     "the same bytes pass the DMA engines again",
 )
 
+_ALLOCATION = "nki.language.ndarray"
+
 
 def reload_advice(found: Found) -> Iterator[Candidate]:
     """Yield advice on lines that load what was loaded before."""
@@ -80,6 +82,11 @@ def _candidate(found: Found, line: Line, repeats: dict[int, Operation]) -> Candi
             action = f"load before the loop over `{variable}` and keep the tiles in SBUF"
     elif load is not None and len(places) == 1:
         edits = _reused(found, load, load_at(found, places[0]))
+    elif places == [line] and (filled := _unchanging_fill(found, line)) is not None:
+        variable, edits = filled
+        title = "a tile that a loop fills with the same data"
+        cause = f"{len(loads)} loads repeat earlier ones, which do not change with `{variable}`"
+        action = f"fill the tile before the loop over `{variable}`"
     return Candidate(
         rule=LOADED_AGAIN,
         title=title,
@@ -128,6 +135,42 @@ def _hoisted(found: Found, load: Load, outer: ast.For) -> list[Edit]:
     edits = [before(tree, outer, lines)]
     edits.append(replaced(tree, load.statement, [f"{load.name} = {kept}[{index}]"]))
     return [*edits, *([] if allocation is None else [removed(tree, allocation)])]
+
+
+def _unchanging_fill(found: Found, line: Line) -> tuple[str, list[Edit]] | None:
+    """Return the variable of a loop around an inner loop of loads, and the edits that pass it.
+
+    The outer loop allocates a tile and fills it by the inner loop. Both move in front of it if
+    nothing else in the outer loop writes what they access, or binds a name that they read.
+    """
+    case = found.statement(line)
+    effects = None if case is None else found.effects(case)
+    loops = [] if case is None else case.loops()
+    if case is None or effects is None or len(loops) < 2:
+        return None
+    outer, fill = loops[-2:]
+    tile = base_name(case.arguments["dst"]) if "dst" in case.arguments else None
+    made = None if tile is None else effects.value(tile.id)
+    if made is None or made not in outer.body or fill not in outer.body:
+        return None
+    if not isinstance(made.value, ast.Call) or case.path(made.value.func) != _ALLOCATION:
+        return None
+    allocates, fills = effects.of(made), effects.of(fill)
+    others = [effects.of(s) for s in outer.body if s not in (made, fill)]
+    alone = (
+        allocates
+        and fills
+        and all(
+            o and not (allocates.names | fills.names) & o.binds and not fills.touched & o.written
+            for o in others
+        )
+    )
+    variable = ast.unparse(outer.target)
+    if not alone or not effects.is_unconditional(fill) or variable in names_in(made, fill):
+        return None
+    body = [line for statement in (made, fill) for line in case.tree.lines(statement)]
+    removals = [removed(case.tree, statement) for statement in (made, fill)]
+    return variable, [before(case.tree, outer, body), *removals]
 
 
 # -- loads that repeat those of an earlier statement -----------------------------------------------

@@ -58,7 +58,7 @@ def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = 
 def oaconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = None) -> Spectrum:
     """Return the convolution of two tensors by overlap-add, for one much longer than the other.
 
-    Result, arguments and errors are those of :func:`fftconvolve`. The longer tensor is split along
+    Result, arguments and errors are as in :func:`fftconvolve`. The longer tensor is split along
     each axis into blocks; the overlapping convolutions of the blocks are added. For n1 and n2
     points the work grows as ``n1 log n2`` instead of ``n1 log n1``, and transforms are short.
     """
@@ -70,7 +70,7 @@ def correlate(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = No
 
     Element k of the result is the sum of ``in1[j] * conj(in2[j - k + n2 - 1])`` over j, along each
     dimension in ``axes``, where ``in2`` has n2 points: lag 0 is at ``n2 - 1``. It is the
-    convolution with ``in2`` reversed and conjugated. Arguments and errors are those of
+    convolution with ``in2`` reversed and conjugated. Arguments and errors are as in
     :func:`fftconvolve`.
 
     Example:

@@ -52,7 +52,7 @@ def rfftfreq(
 ) -> Tensor:
     """Return the frequencies of the bins of :func:`trnfft.rfft`: 0, 1, ..., n // 2 over ``n d``.
 
-    Args and errors are those of :func:`fftfreq`.
+    Arguments and errors are as in :func:`fftfreq`.
     """
     _check("rfftfreq", n)
     return torch.fft.rfftfreq(n, d, dtype=dtype, device=device, requires_grad=requires_grad)

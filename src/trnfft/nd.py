@@ -1,6 +1,6 @@
 """Fourier transforms over several dimensions, with the arguments of ``torch.fft``.
 
-Tensor types and dtypes of input and result are those of :mod:`trnfft.transforms`.
+:mod:`trnfft.transforms` describes tensor types and dtypes of input and result.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def irfftn(
 ) -> Tensor:
     """Return the real tensor whose :func:`rfftn` is ``input``.
 
-    The default of the last length is ``2 * (bins - 1)``; other args are those of :func:`fftn`.
+    The default of the last length is ``2 * (bins - 1)``; other arguments are as in :func:`fftn`.
 
     Raises:
         ShapeError, IndexError, FlagError: As :func:`fftn`; ShapeError also for an empty ``dim``.
@@ -117,7 +117,7 @@ def hfftn(
 ) -> Tensor:
     """Return the real :func:`fftn` of a Hermitian-symmetric signal.
 
-    ``input`` is half of the signal along the last entry of ``dim``; args and errors are those of
+    ``input`` is half of the signal along the last entry of ``dim``; arguments and errors are as in
     :func:`irfftn`.
     """
     return _result("hfftn", input, s, dim, norm, out)
@@ -131,7 +131,7 @@ def ihfftn(
     *,
     out: Spectrum | None = None,
 ) -> Spectrum:
-    """Return the inverse of :func:`hfftn`; args and errors are those of :func:`rfftn`."""
+    """Return the inverse of :func:`hfftn`; arguments and errors are as in :func:`rfftn`."""
     return _result("ihfftn", input, s, dim, norm, out)
 
 

@@ -223,7 +223,7 @@ class ComplexBatchNorm1d(_ComplexLayer):
         device: Device of the parameters.
         dtype: Dtype of the parameters.
 
-    The state is that of two ``torch.nn.BatchNorm1d``, ``bn_re`` and ``bn_im``. The covariance of
+    The state consists of two ``torch.nn.BatchNorm1d``, ``bn_re`` and ``bn_im``. The covariance of
     the parts is not removed.
     """
 

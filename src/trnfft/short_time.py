@@ -159,9 +159,9 @@ def istft(
         onesided: Whether there are ``n_fft // 2 + 1`` bins instead of ``n_fft``; by default True
             if there are that many, unless ``return_complex``.
         length: Number of samples of the result, which is truncated or zero-padded to it.
-        return_complex: Whether the signal is complex; its tensor type is that of ``input``. By
-            default True for ``n_fft`` bins, more than ``n_fft // 2 + 1``, without ``onesided``:
-            those that :func:`stft` returns for a complex signal.
+        return_complex: Whether the signal is complex; it has the tensor type of ``input``. By
+            default True if ``onesided`` is not given and there are ``n_fft`` bins, more than
+            ``n_fft // 2 + 1``: :func:`stft` returns so many for a complex signal.
 
     Raises:
         ShapeError: The lengths or shapes are not compatible.

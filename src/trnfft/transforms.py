@@ -62,7 +62,7 @@ def ifft(
 ) -> Spectrum:
     """Return the sums of ``input[k] exp(2 pi i j k / n) / n`` over k: the inverse of :func:`fft`.
 
-    Args and errors are those of :func:`fft`; it is the inverse for the same norm.
+    Arguments and errors are as in :func:`fft`; it is the inverse for the same norm.
     """
     return _result("ifft", input, n, dim, norm, out)
 

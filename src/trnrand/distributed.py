@@ -4,7 +4,8 @@ Every function draws the samples of the function of the same name in ``trnrand``
 with any placements, ``full_tensor()`` has the bits of the draw on one rank, and the generator moves
 as it does there. Ranks communicate nothing but the comparison of their arguments.
 
-Arguments are those of the functions of one rank, without ``out``, ``total`` and ``device``, and
+The functions take the arguments of their namesakes in ``trnrand``, without ``out``, ``total`` and
+``device``, and
 
 - ``device_mesh``: a mesh of one or two dimensions, whose ranks call the function together;
 - ``placements``: ``Shard`` or ``Replicate`` for each mesh dimension; by default replicated;

@@ -144,7 +144,7 @@ def _threefry_round(left1: int, left3: int, number: Callable[[int], Any]) -> Ste
     up1, up3, down1, down3 = (number(n) for n in (left1, left3, 32 - left1, 32 - left3))
 
     # Even rounds mix (a0, a1) and (a2, a3), odd rounds (a0, a3) and (a2, a1). A single round mixes
-    # the former and returns a1 and a3 swapped; two rounds undo the swap.
+    # (a0, a1) and (a2, a3) and returns a1 and a3 swapped; the second round undoes the swap.
     def mixed(
         a0: Any, a1: Any, a2: Any, a3: Any, k0: Any, k1: Any, k2: Any, k3: Any, k4: Any
     ) -> tuple[Any, ...]:

@@ -2,7 +2,7 @@
 
 The position counts samples of the whole stream, over all ranks of a partition. A request of n
 samples on rank r of P takes samples [position + r n, position + (r + 1) n) and moves the position
-by P n, so the concatenated draws of all ranks equal those of one unpartitioned generator.
+by P n, so the concatenated draws of all ranks equal the draws of one unpartitioned generator.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ class Generator:
             return self._torch
 
     def manual_seed(self, seed: int) -> Generator:
-        """Set the seed, reset the position to 0 and return the generator; the partition stays."""
+        """Set the seed and position 0, keep the partition, and return the generator."""
         value = _checked_seed("manual_seed", seed)
         with _lock:
             self._put_seed(value)
@@ -335,8 +335,8 @@ class Generator:
             function: Name of the called function, for error messages.
             count: Number of samples of this rank.
             device: Device of the samples.
-            total: Number of rows of all ranks, of which this rank has its ``share``; None if every
-                rank draws ``count`` samples.
+            total: Number of rows of all ranks; this rank draws its ``share``. None if every rank
+                draws ``count`` samples.
             each: Number of samples of a row.
 
         Raises:

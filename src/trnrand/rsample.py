@@ -4,7 +4,7 @@ Every function draws the samples of the function of the same name in ``trnrand``
 differentiable by the parameters that are tensors. The derivatives are pathwise: the noise is held
 constant; for rejection samplers they are implicit. Higher derivatives, forward mode and the
 transforms of ``torch.func`` are supported; the argument ``randomness`` of ``vmap`` selects the
-behaviour of a draw. Arguments are those of the plain functions, without ``out``.
+behaviour of a draw. The functions take the arguments of the plain functions, without ``out``.
 
 Example:
     >>> shape = torch.tensor(2.0, requires_grad=True)

@@ -239,7 +239,7 @@ def _place(distinct: list[tuple[Any, ...]], contraction: tuple[Any, ...]) -> int
 
 
 def _together(calls: list[tuple[Any, ...]], precision: Precision) -> dict[int, Tensor]:
-    """Return the results of contractions; those of equal shapes are computed as one batch."""
+    """Return the results of contractions; contractions of equal shapes are one batch."""
     kinds: dict[Any, list[int]] = {}
     for place, (subscripts, *operands) in enumerate(calls):
         if isinstance(subscripts, str) and all(isinstance(x, Tensor) for x in operands):

@@ -1,4 +1,4 @@
-"""Example calls of the public functions: those of the operations, and of decompositions."""
+"""Example calls of the public functions: of the operations and of the decompositions."""
 
 from __future__ import annotations
 

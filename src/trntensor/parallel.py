@@ -4,8 +4,8 @@ A shard is a part of a tensor along one of its dimensions. ``einsum`` takes shar
 index of that dimension is in the result, the result is sharded too; if it is summed, the shards are
 contracted one by one and added.
 
-``trntensor.distributed`` contracts over the ranks of a process group. Its operands are DTensors, of
-which each rank has a part, and tensors that every rank has.
+``trntensor.distributed`` contracts over the ranks of a process group. Its operands are DTensors,
+which are divided among the ranks, and tensors that every rank has.
 """
 
 from __future__ import annotations

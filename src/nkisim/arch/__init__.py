@@ -9,7 +9,7 @@ from nkisim.arch.generation import GEN2, GEN3, GEN4, Generation
 GENERATIONS = (GEN2, GEN3, GEN4)
 
 DEFAULT_TARGET = GEN3
-"""The generation of simulations and profiles where none is stated: that of trn2."""
+"""The default generation of simulations and profiles: the generation of trn2."""
 
 TARGET_VARIABLE = "NKISIM_TARGET"
 _VARIABLES = (TARGET_VARIABLE, "NEURON_PLATFORM_TARGET_OVERRIDE")

@@ -85,7 +85,7 @@ Table = dict[int, Contribution]
 """Inputs by rank of a group."""
 
 Moved = tuple[Sequence[NkiTensor], Sequence[NkiTensor]]
-"""Tensors that a collective reads, and those that it writes."""
+"""Tensors that a collective reads, and tensors that it writes."""
 
 
 def complain(rule: Rule, name: str, why: str, fix: str, operand: str = "replica_group") -> None:
@@ -150,7 +150,7 @@ def exchange(
         bring: Reads the tensors, once all cores of the rank have reached the collective.
         signature: Properties that must be equal on all ranks.
         take: Writes the results, given the arrays of all ranks.
-        moved: The tensors that are read and those that are written.
+        moved: The tensors that are read, and the tensors that are written.
         per_core: Whether each core of a rank takes part by itself.
     """
     core, member = at.core, at.core.member

@@ -78,8 +78,8 @@ class Layout:
     """Metadata and received runs of a version.
 
     Attributes:
-        grouped: Whether the layout is that from NKI 0.4.0 on, with a column per rank of the group,
-            or that of 0.3.0, with a column per rank of the world.
+        grouped: True for NKI 0.4.0 and later: one column per rank of the group. False for 0.3.0:
+            one column per rank of the world.
         limits: Yields the reasons why a call is not supported.
     """
 

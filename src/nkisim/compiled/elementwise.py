@@ -1,8 +1,9 @@
 """One or two operations on float32 and bfloat16 tiles in one pass; exact. Imports numba.
 
-Every operation is rounded to float32, as NumPy rounds it, and the result once more into its type.
-A tile is a flat array of float32 or of bfloat16 patterns (uint16). One compiled loop handles all
-combinations of types: it takes two arrays per tile, of which one is empty.
+Every operation is rounded to float32, as NumPy rounds it, and the result once more into its type. A
+tile is a flat array of float32 or of bfloat16 patterns (uint16). One compiled loop handles all
+combinations of types: it takes a float32 and a uint16 array for each tile, and one of the two is
+empty.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Elementary functions of float32, element by element in one pass. Imports numba.
 
 ``exp`` is a polynomial in float32, accurate to one unit in the last place. The others are evaluated
-in float64 and rounded once, like those of ``spec.activations``, whose formulas they share.
+in float64 and rounded once, by the same formulas as ``spec.activations``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ _C6 = np.float32(1.3814466742e-03)
 _ONE = np.float32(1)
 
 
-# The steps of one element wait for each other; the compiler interleaves those of a group.
+# The steps of one element wait for each other; the compiler interleaves the steps of a group of
+# elements.
 _GROUP = 32
 
 

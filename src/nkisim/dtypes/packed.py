@@ -2,7 +2,7 @@
 
 Element 0 is in the lowest bits. A pack of float8 is a 32-bit word, a pack of float4 a 16-bit one.
 ``pack`` and ``unpack`` are for host code that prepares inputs of a kernel or reads its outputs; the
-last axis of the elements is four times as long as that of the words.
+last axis of the elements is four times as long as the last axis of the words.
 """
 
 from __future__ import annotations

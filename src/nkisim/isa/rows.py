@@ -1,7 +1,7 @@
 """Large tiles of float32 and bfloat16 rows, computed in blocks that fit the processor's cache.
 
-Every pass of a block writes to the same scratch memory. Results are identical to those of the whole
-tile.
+Every pass of a block writes to the same scratch memory. The results are identical to a computation
+of the whole tile at once.
 """
 
 from __future__ import annotations

@@ -108,8 +108,8 @@ def empty_like(
 
     Args:
         x: Tensor, or from NKI 0.7.0 on a grid, which gives a grid.
-        dtype: Dtype, None for that of ``x``.
-        buffer: Memory, None for that of ``x``.
+        dtype: Dtype; None is the dtype of ``x``.
+        buffer: Memory; None is the memory of ``x``.
         name: For messages.
         transpose_axes: Order of the dimensions for a later ``dma_transpose``: ``(1, 0)``,
             ``(2, 1, 0)`` or ``(3, 1, 2, 0)``.

@@ -1,6 +1,6 @@
 """Random numbers on tiles: rand, random_seed, dropout.
 
-The numbers are those of ``nisa.rand2`` and ``nisa.rng``; the device's stream is not reproduced.
+``nisa.rand2`` and ``nisa.rng`` draw the numbers; the device's stream is not reproduced.
 """
 
 from __future__ import annotations

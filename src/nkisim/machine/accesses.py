@@ -65,8 +65,8 @@ def report_unwritten(
 ) -> Unwritten:
     """Flag a read of unwritten elements, and return their mask.
 
-    With ``part`` only these elements are checked. In a read that ``decides``, such as that of an
-    index, garbage is an error.
+    With ``part`` only these elements are checked. In a read that ``decides``, such as the read of
+    an index, garbage is an error.
     """
     storage = tensor._storage
     if storage.sound(tensor.region):

@@ -97,7 +97,7 @@ class Accumulators:
 
 
 class Core:
-    """The state that instructions act on; its lifetime is that of one run.
+    """The state that instructions act on, for the duration of one run.
 
     Attributes:
         generation: The simulated generation.

@@ -65,7 +65,7 @@ class _Task:
     result: Any = None
 
     def precedes(self, other: _Task) -> bool:
-        """Return whether this core's next instruction comes before that of ``other``."""
+        """Return whether this core's next instruction comes before the next one of ``other``."""
         return self.time < other.time or (self.time == other.time and self.index < other.index)
 
 

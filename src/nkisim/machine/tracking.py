@@ -84,7 +84,7 @@ class Tracker(Protocol):
         """Return the last writers of a tensor, with places and loop indices."""
 
     def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> Iterable[int]:
-        """Return the tracked iterations of a loop; ``name`` is that of its function."""
+        """Return the tracked iterations of a loop; ``name`` is its function, such as fori_loop."""
 
     def left(self, allocations: Iterable[Lifetime]) -> None:
         """Record that an iteration of a loop's body function has ended, which made allocations."""

@@ -76,7 +76,7 @@ class Origin:
 def wide(dtype: DType) -> np.dtype[Any]:
     """Return the storage type when bfloat16 and float8 are stored as float32.
 
-    Scales in float8_e8m0fnu stay bytes, of which instructions read the bits.
+    Scales in float8_e8m0fnu remain bytes, because instructions read their bits.
     """
     narrow = dtype.kind == "float" and dtype.numpy != np.float16 and dtype is not float8_e8m0fnu
     return _FLOAT32 if narrow else dtype.numpy

@@ -142,7 +142,7 @@ class AccumulationState:
         ]
 
     def _interrupt(self, writer: _Groups | None, region: Region) -> None:
-        """Interrupt the groups that overlap a region; those of other tensors lose their bytes."""
+        """Interrupt the groups that overlap a region; groups of other tensors lose their bytes."""
         for group in self._sharing(region):
             group.interrupted = True
             if self._followed[group] is not writer:
@@ -302,7 +302,7 @@ class _OpenBytes:
         return bool(self._bytes(region).any())
 
     def _bytes(self, region: Region) -> np.ndarray:
-        """Return the marks of a region, those of an element along the last dimension."""
+        """Return the marks of a region; the bytes of an element are along the last dimension."""
         start, shape, strides, itemsize = region
         pitch = self._pitch
         self._reach(box_of(region, pitch))

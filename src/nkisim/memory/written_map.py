@@ -72,7 +72,7 @@ class Grains:
     def of_elements(
         self, start: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int
     ) -> np.ndarray:
-        """Return the marks of a view, those of an element along the last dimension."""
+        """Return the marks of a view; the bytes of an element are along the last dimension."""
         grain = self._refine(math.gcd(itemsize, start, *strides))
         steps = (*(stride // grain for stride in strides), 1)
         return self._view((*shape, itemsize // grain), start // grain, steps)

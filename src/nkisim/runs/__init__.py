@@ -158,7 +158,7 @@ class Run:
         """Run the kernel once, and add the findings of its source and of what it calls.
 
         Returns:
-            The findings of the run, without those of the source.
+            The findings of the run, without findings of the source.
         """
         report, options = self.report, self.options
         stopped: BaseException | None = None
@@ -301,7 +301,7 @@ class Run:
         ]
 
     def _described(self) -> dict[str, str]:
-        """Return the arguments of the call as text; with several ranks, those of the first."""
+        """Return the arguments of the call, or of its first rank, as text."""
         args, kwargs = self.args, self.kwargs
         if self.options.ranks > 1:
             args, kwargs = self._arguments_by_rank()[0]
@@ -395,7 +395,7 @@ def add_source_findings(
     errors: tuple[str, ...] = (),
     ignored: tuple[str, ...] = (),
 ) -> None:
-    """Add the source findings, except those that the run found on the same line."""
+    """Add the source findings, except faults that the run has found on the same line."""
     ran = list(report.findings)
     silent = Recorder("check", errors, ignored)
     for finding in findings:

@@ -116,7 +116,7 @@ class Call:
         return value
 
     def tensors(self, *names: str) -> list[tuple[str, NkiTensor]]:
-        """Return those of the named arguments that are tensors."""
+        """Return name and value of each named argument that is a tensor."""
         return [(n, t) for n in names if (t := self.tensor(n)) is not None]
 
     def op(self, name: str) -> Op | None:

@@ -69,7 +69,7 @@ class Instruction:
         signature: The parameters of all NKI versions.
         engines: Engines that can run it; the first is the default.
         operands: The tensor arguments, by parameter name.
-        require: Constraints beyond those that the operands imply.
+        require: Constraints in addition to the ones that ``operands`` imply.
         varying: Number arguments that may change in each call. Legal calls share a plan. The
             constraints that read such an argument check each new number; besides them only the body
             may depend on it.
@@ -82,8 +82,9 @@ class Instruction:
         inexact: Specific rule for integers that float32 cannot hold, if there is one.
         cost: Cost on the engine.
         source: Where its meaning is documented.
-        body: Function of arrays: operands that are read are passed as elements, those that are
-            written as views. It returns each result, or None for one already written to its view.
+        body: Function of arrays. Operands that are read are passed as elements; operands that are
+            written are passed as views. It returns each result, or None for one already written to
+            its view.
         stateful: True when the body takes the core as its first argument.
         synchronises: True when the body must run even where no values are computed.
         follow: Returns a callback that records the effect of each call on its engine, such as on a

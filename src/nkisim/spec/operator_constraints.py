@@ -18,7 +18,7 @@ from nkisim.spec.ops import Op, as_op
 def alu_operator(
     *names: str, bitvec: bool = True, optional: bool = False, also: Collection[str] = ()
 ) -> Constraint:
-    """Arguments are operators of the ALU, or those that ``also`` names."""
+    """Arguments are operators of the ALU, or operators that ``also`` names."""
 
     def check(call: Call) -> None:
         for name in names:
@@ -90,7 +90,7 @@ _REDUCTIONS = (
     *("add", "subtract", "multiply", "maximum", "minimum"),
     *("bitwise_and", "bitwise_or", "bitwise_xor", "logical_and", "logical_or", "logical_xor"),
 )
-"""Operators that reduce in every instruction without a list of its own."""
+"""Operators that can reduce, for instructions that do not list theirs."""
 
 
 def reduction_operator(

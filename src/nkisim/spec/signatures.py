@@ -152,8 +152,10 @@ def open_function(
         name: Its name.
         signature: Of parameters that can be given by position and by name, or by name alone.
         call: Implementation; takes an argument for every parameter.
-        refuse: Called with the arguments by name, the surplus ones, and those of unknown names.
-        declared: All parameters of ``call``; those that the signature lacks get their defaults.
+        refuse: Called with the arguments by name, the surplus positional arguments, and the
+            arguments with unknown names.
+        declared: All parameters of ``call``; parameters that the signature lacks get their
+            defaults.
     """
     parameters = signature.parameters.values()
     every = (declared or signature).parameters
@@ -225,7 +227,7 @@ _FIRST_CALL = _code(
 
 @dataclass(frozen=True, slots=True)
 class CallFault:
-    """The reason why a call does not match a signature; fields as those of a finding."""
+    """The reason why a call does not match a signature; the fields are as in a Finding."""
 
     rule: Rule
     message: str

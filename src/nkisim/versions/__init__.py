@@ -1,4 +1,4 @@
-"""The NKI versions that nkisim knows: their public names and signatures, and the one in force.
+"""The NKI versions that nkisim supports: their public names and signatures, and the one in force.
 
 One file per version holds its names, parameters and defaults as the documentation of its release
 has them; ``tools/gen_signatures.py`` writes them. The meaning of a name in a version is declared

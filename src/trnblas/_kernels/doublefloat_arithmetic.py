@@ -70,8 +70,9 @@ def halves(a: Tile) -> Pair:
 def two_product(a: Tile, b: Tile, a_halves: Pair, b_halves: Pair) -> Pair:
     """Return the rounded product of two tiles, and its error, from their halves (Dekker).
 
-    Both are exact while the product is 0 or at least 2**-102: products of halves have 24 bits, and
-    each difference is a multiple of the last bit of ``a`` times that of ``b``, below 2**24 of them.
+    Both are exact while the product is 0 or at least 2**-102: products of halves have 24 bits. With
+    v the product of the last bits of ``a`` and ``b``, each difference is a multiple of v below
+    2**24 v.
     """
     a_upper, a_lower = a_halves
     b_upper, b_lower = b_halves

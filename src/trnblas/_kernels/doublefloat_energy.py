@@ -11,7 +11,8 @@ Error    u = 2**-24. A term has an error of 21 u**2: 3.1 for 2 T - S, 9 for the 
          both sides of the gap), 5 for the quotient. Sums add 3.1 u**2 for each tile in a row of
          tiles, each row of tiles, and each of 16 halvings. All are relative to the sum of
          |T (2 T - S) / D|, at most 3 times the energy if all D have one sign
-Cost     152 Vector instructions on each tile, and a reciprocal: 10 times those of its six transfers
+Cost     152 Vector instructions on each tile, and a reciprocal: 10 times the time of its six
+transfers
 Lever    one elementwise pass over full tiles for any number of virtual orbitals: S is a second
          operand, permuted in HBM; sums stay in SBUF to the end
 """

@@ -4,10 +4,10 @@ With T[a, b] the integral (ia|jb) of a pair and D = eps_i + eps_j - eps_a - eps_
 
     E(i, j) = sum_ab T[a, b] (2 T[a, b] - T[b, a]) / D[a, b].
 
-D is symmetric in a and b, so elements (a, b) and (b, a) are combined: with S = T^T they add
-2 (T^2 + S^2 - T S) / D, and T^2 + S^2 - T S = (T - S/2)^2 + 3/4 S^2 is a sum of squares, without
-cancellation. Only tiles on and above the diagonal are computed, those on it with weight 1. Only
-pairs i <= j are computed, since E(i, j) = E(j, i).
+D is symmetric in a and b, so elements (a, b) and (b, a) are combined: with S = T^T they add 2 (T^2
++ S^2 - T S) / D, and T^2 + S^2 - T S = (T - S/2)^2 + 3/4 S^2 is a sum of squares, without
+cancellation. Only tiles on and above the diagonal are computed; tiles on the diagonal have weight
+1. Only pairs i <= j are computed, since E(i, j) = E(j, i).
 
 Layout   a on partitions, 128 at a time; b on the free axis, up to 512 at a time; ragged tiles are
          sliced. Nothing is padded: no 0 * inf can arise where D would be 0
@@ -226,8 +226,8 @@ def add_block_strip(
 ) -> None:
     """Write the row sums of one strip of loaded blocks to a column.
 
-    The columns of the two windows have consecutive numbers, of which ``strip`` has a range;
-    ``shift`` is the number of the first loaded column.
+    The columns of the two windows are numbered consecutively. ``strip`` is a range of these
+    numbers; ``shift`` is the number of the first loaded column.
     """
     row, rows, start, stop, weight = strip
     start, stop = start - shift, stop - shift

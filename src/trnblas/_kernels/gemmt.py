@@ -1,6 +1,6 @@
 """One triangle of alpha * op(a) @ op(b) + beta * c; the other one is copied from c, or zero.
 
-Layout   that of GEMM; square blocks of the result as in SYRK
+Layout   as GEMM; square blocks of the result as in SYRK
 Limits   2-D, a square result; float32 or 16 bits, all operands of one dtype; the other triangle of
          c is copied unchanged for any alpha and beta; it is zero without c
 Cost     (t + 1) / (2 t) of GEMM's products for t = M/512; at most the HBM bytes of ``syrk_tiling``

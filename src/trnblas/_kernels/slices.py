@@ -22,7 +22,7 @@ _ELEMENTS = 1024  # columns of one instruction
 
 
 def tiles_above(rows: int, column: int, upper: bool) -> int:
-    """Return the row tiles of a result, or those that reach above its diagonal before a column."""
+    """Return the row tiles of a result, or with ``upper`` the ones that begin before ``column``."""
     last = min(rows, column) if upper else rows
     return (last + TILE - 1) // TILE
 

@@ -1,4 +1,4 @@
-"""Block sizes of products of which one triangle is computed.
+"""Block sizes of products with one computed triangle.
 
 The result is split into square blocks of B rows. A block of the operand with the whole contraction
 stays in SBUF while later blocks are streamed; on the diagonal it is multiplied with itself. With
@@ -112,8 +112,8 @@ def _price(
         wide = sum(column_tiles(min(step, size - j)) for j in later)
         products += sum(column_tiles(last - m) + wide for m in range(first, last, TILE))
     products *= operands * kt
-    # Every tile of the computed triangle is transposed into its mirror image; those on the diagonal
-    # too, so that they are symmetric to the last bit.
+    # Every tile of the computed triangle is transposed into its mirror image. Diagonal tiles are
+    # transposed too, so that they are symmetric to the last bit.
     mirrored = mt * (mt + 1) // 2
     transposes = mirrored + (0 if layout == "rows" else operands * kt * -(-read // TILE))
     passes = 4 if item == 4 else 1

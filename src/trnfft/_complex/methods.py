@@ -405,7 +405,7 @@ class ComplexMethods:
         return self._first.is_contiguous()
 
     def stride(self, dim: int | None = None) -> Any:
-        """Return the stride of each dimension, in elements, or that of ``dim``."""
+        """Return the stride of each dimension in elements, or the stride of ``dim``."""
         return self._first.stride() if dim is None else self._first.stride(dim)
 
     def get_device(self) -> int:

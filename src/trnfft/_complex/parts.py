@@ -31,7 +31,7 @@ Product: TypeAlias = Callable[[Tensor, Tensor], Tensor]
 
 
 def split(x: Operand) -> Parts:
-    """Return the parts of ``x``; those of a real operand have a zero imaginary part."""
+    """Return the parts of ``x``; the imaginary part of a real operand is zero."""
     if isinstance(x, Parts):
         return x
     if isinstance(x, Tensor):
@@ -192,7 +192,7 @@ def power(a: Operand, exponent: Operand) -> Operand:
     return Parts(a.re.clone(), a.im.clone()) if result is a else result
 
 
-# For larger exponents, the error of repeated products exceeds that of exp(n log a).
+# For larger exponents repeated products have a larger error than exp(n log a).
 MAX_POWER = 16
 
 

@@ -68,8 +68,8 @@ _TABLES = _TableCache(CACHE_BYTES)
 def roots(n: int, numerators: npt.ArrayLike) -> Pair:
     """Return the real and imaginary parts of ``exp(-2*pi*i*k/n)`` for every integer ``k`` given.
 
-    The imaginary part is ``-sin(2*pi*k/n)``. Negative integers are accepted; the roots of the
-    inverse transform are those of ``-k``.
+    The imaginary part is ``-sin(2*pi*k/n)``. Negative integers are accepted; with ``-k`` in place
+    of ``k`` the roots belong to the inverse transform.
     """
     _check_length("roots", "n", n)
     k = np.asarray(numerators)

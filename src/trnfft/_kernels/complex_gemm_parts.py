@@ -84,14 +84,14 @@ def new_outputs(rows: int, columns: int, count: int, dtype: Tile) -> list[Tile]:
 def multiply_parts(p: PartsProduct, blocks: Blocks) -> None:
     """Compute a product.
 
-    If a block covers the whole contraction, blocks of one operand are resident and those of the
+    If a block covers the whole contraction, blocks of one operand are resident and blocks of the
     other are streamed. Otherwise a float32 block of the result is resident and both are streamed.
     """
     rows, columns = p.outs[0].shape
     depth = extents(p.rights[0], p.right_layout)[0]
     row_step = blocks.row_tiles * TILE
     width = column_step(columns, len(p.outs), blocks.column_tiles)
-    # The planned contraction is that of all left parts concatenated.
+    # The plan counts the contraction over all left parts, concatenated.
     depth_step = blocks.depth_tiles // len(p.lefts) * TILE
     split = depth_step < depth
     a_stays = blocks.resident == "a"

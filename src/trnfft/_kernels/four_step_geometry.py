@@ -1,8 +1,8 @@
 """Geometry of the four-step transform: its factors, and the layout of its constants.
 
 A transform of n = a b c d points is at most two *stages* with a pass over HBM between them: the
-first transforms the columns of a (a b, c d) matrix, the second those of a (c d, a b) matrix. A
-stage has one or two *factors*, each at most 128, and each is one product with its DFT matrix.
+first transforms the columns of an (a b, c d) matrix, the second the columns of a (c d, a b) matrix.
+A stage has one or two *factors*, each at most 128, and each is one product with its DFT matrix.
 
 All constants of a transform are one float32 vector, so that a kernel has one operand for them:
 

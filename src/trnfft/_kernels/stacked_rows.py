@@ -76,7 +76,7 @@ def transform_many_rows(
 
 
 def load_matrices(constants: Tile, g: StackedGeometry) -> list[Tile]:
-    """Return the matrix of the first step, and those of the groups of the second."""
+    """Return the matrix of the first step, and the matrices of the second step's groups."""
     assert g.many is not None
     at, many, tables = offsets(g), g.many, []
     matrices = (

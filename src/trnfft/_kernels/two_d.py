@@ -34,8 +34,8 @@ def two_d(
         x_re: (batch, n1, n2).
         x_im: The same shape, or None for a real operand.
         rows_matrix: (n1, 3, m1), the -sin, cos and sin parts of the matrix of the first dimension.
-        columns_matrix: (n2, 3, m2), that of the second; m2 may be the half spectrum of a real
-            operand, or n2 that of a real result.
+        columns_matrix: (n2, 3, m2), the matrix of the second dimension. With a half spectrum m2 is
+            n2 // 2 + 1 for a real operand, and n2 is m2 // 2 + 1 for a real result.
         real: Whether the result is real; it is then a single tensor.
     """
     heights, widths = rows_matrix.shape[2], columns_matrix.shape[2]

@@ -47,8 +47,9 @@ def fftn(
         s: Lengths, as :func:`trnfft.fftn`.
         dim: Dimensions, as :func:`trnfft.fftn`.
         norm: Normalization, as :func:`trnfft.fftn`.
-        placements: Placements of the result, all of them Shard; None for those that need the fewest
-            bytes, which differ from those of ``x`` if a split dimension is transformed.
+        placements: Placements of the result, all of them Shard. None selects the placements for
+            which the fewest bytes are communicated; they differ from the placements of ``x`` if a
+            split dimension is transformed.
         check: Whether ranks compare their arguments first.
 
     Raises:
@@ -86,7 +87,7 @@ def rfftn(
 ) -> DTensor:
     """Return :func:`fftn` of a real DTensor, with half the bins along the last entry of ``dim``.
 
-    Args and errors are those of :func:`fftn`; DTypeError also if x is complex.
+    Arguments and errors are as in :func:`fftn`; DTypeError also if x is complex.
     """
     return _transformed("rfftn", x, s, dim, norm, placements, check)
 
@@ -102,7 +103,7 @@ def irfftn(
 ) -> DTensor:
     """Return the real DTensor whose :func:`rfftn` is ``x``.
 
-    The default of the last length is ``2 * (bins - 1)``; other args and errors are those of
+    The default of the last length is ``2 * (bins - 1)``; other arguments and errors are as in
     :func:`fftn`.
     """
     return _transformed("irfftn", x, s, dim, norm, placements, check)

@@ -24,8 +24,8 @@ def complex_gemm(a: Spectrum, b: Spectrum) -> Spectrum:
 def complex_gemm_bf16(a: Spectrum, b: Spectrum) -> Spectrum:
     """Return ``a @ b`` with operands rounded to bfloat16 and sums in float32.
 
-    It takes a quarter of the Tensor engine time of float32, and half the bytes. Gradients are
-    those of the exact product of the rounded operands.
+    It takes a quarter of the Tensor engine time of float32, and half the bytes. Gradients are the
+    gradients of the exact product of the rounded operands.
 
     Raises:
         ShapeError, DTypeError: As ``complex_gemm``.

@@ -64,7 +64,7 @@ def distribution(
         shape: Attribute ``result_shape`` of ``Law``.
         dtype: Attribute ``default_dtype`` of ``Law``.
         kind: Kind of standard samples that the distribution is computed from.
-        name: Name of the public function, if it is not that of the decorated one.
+        name: Name of the public function; None is the name of the decorated function.
     """
 
     def decorated(function: Callable[_P, Tensor | Request]) -> Callable[_P, Tensor]:

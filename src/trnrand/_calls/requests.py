@@ -132,11 +132,11 @@ def prepared(
 
     Args:
         function: Name of the called function.
-        size: Its positional arguments: integers, or one sequence of them; without any, the shape
-            is that of ``out``, or else of the broadcast parameters.
-        dtype: Dtype of the result; None for that of ``out``, or else ``default``.
+        size: Its positional arguments: integers, or one sequence of them. Without any, the result
+            has the shape of ``out``, or else of the broadcast parameters.
+        dtype: Dtype of the result; None is the dtype of ``out``, or else ``default``.
         generator: Generator of the samples; None for the default one.
-        device: Device of the result; None for that of ``out``, or else the generator's.
+        device: Device of the result; None is the device of ``out``, or else of the generator.
         out: Tensor for the result.
         total: Length of the first dimension over all ranks.
         parameters: Validated parameters by name.

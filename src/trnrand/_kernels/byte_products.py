@@ -3,8 +3,8 @@
 Layout   bytes as float16, one pass of the Tensor engine for each term: the stationary operand is
          the identity times the term's factor, PSUM has the sums of A / 2^32, c_4 + 2^8 c_5 and
          c_6 + 2^8 c_7
-Limits   every factor but those of A is exact in float16, and every sum below 2^24, so both sums are
-         exact; the constants of Philox satisfy this
+Limits   every factor except the factors of A is exact in float16, and every sum below 2^24, so both
+         sums are exact; the constants of Philox satisfy this
 Cost     for each word 12 passes of the Tensor engine, 4 bytes converted by Scalar, the low word by
          GpSimd's wrapping product, and three Vector instructions
 Lever    no chain of carries, and four engines at work; with 16-bit halves a product takes 8

@@ -1,8 +1,8 @@
 """Terms of the product of a 32-bit word and a 32-bit constant, by bytes.
 
-A word is the sum of its bytes b_j 2^(8j), the constant that of *signed* digits D_d 2^(8d), from
--128 to 127. With c_d = sum over j of b_j D_(d-j), the product is the sum of c_d 2^(8d). Let A be
-its terms below d = 4 and lo the product modulo 2^32:
+A word is the sum of its bytes b_j 2^(8j). The constant is the sum of *signed* digits D_d 2^(8d),
+from -128 to 127. With c_d = sum over j of b_j D_(d-j), the product is the sum of c_d 2^(8d). Let A
+be its terms below d = 4 and lo the product modulo 2^32:
 
     K = (A - lo) / 2^32                        an integer, so A to 0.1 of 2^32 determines it
     high word = c_4 + 2^8 c_5 + K + 2^16 (c_6 + 2^8 c_7)

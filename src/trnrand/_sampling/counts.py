@@ -128,8 +128,8 @@ def _poisson_inverted(source: Source, offsets: Offsets, mean: Tensor) -> Tensor:
 class PoissonHat(NamedTuple):
     """The proposals of PTRS: floor((2 a / (0.5 - |u|) + b) u + mean + 0.43), u in [-0.5, 0.5).
 
-    Their density times ``inverse_alpha`` is at least that of the counts. A second uniform up to
-    ``squeeze`` accepts without computing the probability, where |u| is at most 0.43.
+    Their density times ``inverse_alpha`` is at least the density of the counts. A second uniform up
+    to ``squeeze`` accepts without computing the probability, where |u| is at most 0.43.
     """
 
     a: Tensor
@@ -287,7 +287,7 @@ def inverted(u: Tensor, first: Tensor, ratio: Callable[[int], Tensor]) -> Tensor
     Args:
         u: Uniforms, overwritten.
         first: Probability of 0.
-        ratio: Probability of k over that of k - 1.
+        ratio: Probability of k divided by the probability of k - 1.
     """
     k, count, term = torch.zeros_like(u), 0, first
     u -= term

@@ -51,7 +51,7 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
     """Return the result of a request for vectors, computed in chunks.
 
     Args:
-        request: The validated call; its last dimension is that of the vectors.
+        request: The validated call; its last dimension has the components of a vector.
         sampler: Function of (source, count, numbers, rows) that returns ``count`` vectors.
         numbers: A parameter of the vectors, which broadcasts to their batch shape.
         rows: Parameters of the components in the last dimension; the others broadcast, too.

@@ -1,1 +1,1 @@
-"""Draws of which each rank of a mesh draws its part."""
+"""Draws that are divided among the ranks of a mesh."""

@@ -16,7 +16,7 @@ Ranges = tuple[range, ...]
 _GAP = 1 << 14
 """Samples of other ranks between two runs from which on it is faster to make two calls."""
 _BLOCK = 1 << 20
-"""Samples of a box that contains those of other ranks, at most, unless one run has more."""
+"""Largest box that contains samples of other ranks, in samples, unless one run is larger."""
 
 
 def boxes(shape: Sequence[int], part: Ranges, *, exact: bool) -> Iterator[Ranges]:

@@ -113,7 +113,7 @@ def sharded(
 
 
 class _Call:
-    """A call with a validated generator and shape, of which a rank draws a part."""
+    """A call with a validated generator and shape; each rank draws a part of its samples."""
 
     def __init__(
         self,

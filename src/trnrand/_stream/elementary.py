@@ -44,7 +44,7 @@ def _arrays() -> Elementary:
 
 
 def log(x: Tensor, compiled: bool = False) -> Tensor:
-    """Return logarithms of positive normal numbers; those of 0 are finite."""
+    """Return logarithms of positive normal numbers; the result for 0 is finite."""
     return _applied("log", x, compiled)
 
 

@@ -2,8 +2,7 @@
 
 Each function is a fixed sequence of sums, products and quotients, each rounded once. Library
 functions differ in their last bits between devices, and some between the elements of one array. The
-coefficients are those of Taylor series, so nothing is fitted; errors are below 2 units in the last
-place.
+coefficients are Taylor coefficients, not fitted; errors are below 2 units in the last place.
 
 The definitions are executed on tensors, or compiled by numba for single numbers: ``defined`` has
 the few operations that differ as arguments.

@@ -3,8 +3,8 @@
 torch's operations would need a hundred launches for the same words. Here words stay in the
 registers of a thread, which converts each block to four neighbouring samples and stores them
 together, 16 bytes at a time if the request begins at a block. Sums and products are not fused, so
-samples are bit-identical to those of other backends. Importing this module imports Triton; a kernel
-is compiled at the first use of its engine, kind and dtype.
+samples are bit-identical on all backends. Importing this module imports Triton; a kernel is
+compiled at the first use of its engine, kind and dtype.
 """
 
 from __future__ import annotations

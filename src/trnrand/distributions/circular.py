@@ -1,8 +1,8 @@
 """The von Mises distribution, the circular analogue of the normal distribution.
 
 By rejection from a wrapped Cauchy distribution (D. J. Best and N. I. Fisher, Applied Statistics 28,
-1979). With q = 2 kappa + sqrt(1 + 4 kappa**2), the tangents of its half angles are those of uniform
-angles divided by sqrt(q). This form is accurate for all kappa from 0, where it is uniform.
+1979). With q = 2 kappa + sqrt(1 + 4 kappa**2), a Cauchy angle is 2 atan(tan(t / 2) / sqrt(q)) of a
+uniform angle t. This form is accurate for all kappa from 0, where it is uniform.
 """
 
 from __future__ import annotations

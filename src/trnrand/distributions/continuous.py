@@ -2,8 +2,8 @@
 
 All functions of trnrand share these arguments:
 
-- ``*size``: integers or one sequence of them. Without any, the shape is that of ``out``, or of the
-  broadcast parameters; ``()`` is a single sample.
+- ``*size``: integers or one sequence of them. Without any, the result has the shape of ``out``, or
+  of the broadcast parameters; ``()`` is a single sample.
 - ``dtype``: float32 by default; also float64, bfloat16 and float16.
 - ``generator``: a ``Generator``; None is the default one.
 - ``device``: device of the result; None is the generator's device.

@@ -64,7 +64,7 @@ def randint(
 ) -> Tensor:
     """Return integers from ``low`` to ``high - 1``, each equally likely, int64 by default.
 
-    The arguments are those of ``torch.randint``: ``randint(high, size)`` or ``randint(low, high,
+    The arguments are as in ``torch.randint``: ``randint(high, size)`` or ``randint(low, high,
     size)``, or the same names as keywords.
 
     Args:

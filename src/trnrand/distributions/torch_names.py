@@ -91,7 +91,7 @@ def randint_like(
 
 
 def _like(function: str, value: Tensor, dtype: torch.dtype | None, device: Device) -> Any:
-    """Return the dtype and the device of a call, by default those of a tensor."""
+    """Return the dtype and the device of a call, by default from a tensor."""
     if not isinstance(value, Tensor):
         raise DTypeError(f"{function}: input must be a torch.Tensor, got {type(value).__name__}")
     return {"dtype": dtype or value.dtype, "device": device or value.device}

@@ -109,8 +109,8 @@ _KERNELS = {
 def discrepancy(points: Tensor, method: Literal["CD", "WD", "MD", "L2-star"] = "CD") -> float:
     """Return a discrepancy of points in the unit cube; lower is more uniform.
 
-    The values are those of ``scipy.stats.qmc.discrepancy``: squared discrepancies, except for
-    "L2-star", which is not squared. Time is quadratic in the number of points, memory linear.
+    The values equal ``scipy.stats.qmc.discrepancy``: squared discrepancies, except for "L2-star",
+    which is not squared. Time is quadratic in the number of points, memory linear.
 
     Args:
         points: (n, d) tensor of coordinates from 0 to 1, converted to float64.

@@ -145,8 +145,8 @@ class HaltonEngine(PointEngine):
             dimensions of the plain sequence are strongly correlated.
         seed: From 0 to 2**64 - 1; None draws one from the default generator. Stored as ``seed``
             when scrambling.
-        start_index: Index of the first point; point i is the radical inverse of i + 1, since that
-            of 0 is 0.
+        start_index: Index of the first point; point i is the radical inverse of i + 1, because the
+            radical inverse of 0 is 0.
         generator: A torch.Generator or a trnrand.Generator that draws the seed instead.
 
     Raises:

@@ -67,7 +67,8 @@ class _Columns:
         word = word_bits(directions)
         # The triangular matrix of the nested method starts below the tree.
         first = LEVELS if method == "owen" else 0
-        # The leading digits of a random number: words of 32 bits have the first of those of 64.
+        # The leading digits of a random number, so that words of 32 bits begin like words of 64
+        # bits.
         matrix = random_numbers(seed, _MATRIX, dims, word - first) >> (64 - word)
         self.directions = linearly_scrambled(directions, matrix.astype(directions.dtype), first)
         if method == "owen":
@@ -104,7 +105,7 @@ class _Columns:
 
 
 class _Block:
-    """The points of an aligned block: those of the first block, xored with a corner.
+    """The points of an aligned block: the points of the first block, xored with a corner.
 
     Args:
         points: Words of the first block, a point in each row.
@@ -211,7 +212,7 @@ def _tree(random: np.ndarray, word: int) -> np.ndarray:
     """Return the words that replace the top digits, for all dimensions in order.
 
     Args:
-        random: (dims, 2**LEVELS) of uint64. The top bit of number 2**k + p is that of the node
+        random: (dims, 2**LEVELS) of uint64. The top bit of number 2**k + p is the bit of the node
             after the k digits of p. The shift below leaf p consists of the lowest bits of number p,
             and with words of 64 bits continues with the 32 above them.
         word: Number of bits of a word.

@@ -106,9 +106,9 @@ def load_tile(dw: Tile, a: Tile, first: int, count: int, order: int) -> None:
 def refresh(dw: Tile, matrices: Tile) -> None:
     """Reorthogonalise W, and recompute D from it and the matrices.
 
-    Rounding errors of hundreds of rounds accumulate in both. One Newton-Schulz step removes those
-    of W. The off-diagonal entries of the new D are small, and so are the rounding errors of the
-    next sweep.
+    Rounding errors of hundreds of rounds accumulate in both. One Newton-Schulz step removes the
+    errors of W. The off-diagonal entries of the new D are small, and so are the rounding errors of
+    the next sweep.
     """
     n = matrices.shape[0]
     w = dw[0:n, n : 2 * n]

@@ -68,7 +68,7 @@ def group_of(order: int, copies: int) -> Group:
 
 
 def factor_column(x: Tile, j: int, size: int, group: Group) -> None:
-    """Replace block column ``j`` of the lower triangle by that of L, and mirror it.
+    """Replace block column ``j`` of the lower triangle by block column ``j`` of L; mirror it.
 
     Args:
         x: Block matrix, whose diagonal block ``j`` has both triangles.
@@ -199,7 +199,7 @@ def columns_of(x: Tile, c: int, w: int, group: Group) -> Tile:
 
 
 def spread(dst: Tile, values: Tile, group: Group) -> None:
-    """Write (slots, w) values to the columns of each row's matrix, zeros to those of others."""
+    """Write (slots, w) values to the columns of each row's matrix, zeros to all other columns."""
     slots, w = values.shape
     nisa.tensor_tensor(
         dst=dst,

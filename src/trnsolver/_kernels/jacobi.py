@@ -109,7 +109,7 @@ def jacobi_round(dw: Tile, ef: Tile, game: Tournament) -> None:
 
     Args:
         dw: D and W.
-        ef: e and f of the pairs of D; those of the next round afterwards.
+        ef: e and f of the pairs of D; on return, e and f of the next round.
         game: The tournament.
     """
     n = dw.shape[0]

@@ -1,7 +1,7 @@
 """Limits of the kernels: SBUF usage, largest problem sizes, and program lengths.
 
 They are separate from the kernels because operations need them before NKI is imported. Sizes are
-for the smallest SBUF, that of gen2 with 176 KiB per partition; the rest is for tiles in flight.
+for the smallest SBUF, 176 KiB per partition on gen2; the rest is for tiles in flight.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ def qr_bytes(rows: int, columns: int) -> int:
 
 # -- instructions for each matrix, or tile of matrices, of a batch ---------------------------------
 #
-# Loops on the device count once, unrolled loops once per iteration. Transposes are those of gen2,
-# with sixteen instructions per tile.
+# Loops on the device count once, unrolled loops once per iteration. Transposes are counted as on
+# gen2, with sixteen instructions per tile.
 
 
 def _blocks(extent: int) -> int:

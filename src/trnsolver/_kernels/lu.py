@@ -1,10 +1,10 @@
 """LU factors with partial pivoting, P L U = A, in one launch.
 
-Rows are never exchanged. A step finds the largest entry of its column among the active rows, those
-that have not been pivots, and writes a column of the permutation: a one at the pivot. A product
-with that column broadcasts the pivot row to all partitions, and a multiple of it is subtracted from
-every active row. After 128 columns the permutation gathers the pivot rows, a triangular solution
-makes them rows of U, and products update the rest of the active rows.
+Rows are never exchanged. Rows that have not been pivots are active. A step finds the largest entry
+of its column among the active rows, and writes a column of the permutation: a one at the pivot. A
+product with that column broadcasts the pivot row to all partitions, and a multiple of it is
+subtracted from every active row. After 128 columns the permutation gathers the pivot rows, a
+triangular solution makes them rows of U, and products update the rest of the active rows.
 
 Layout   A, P and U as block matrices, rows on partitions
 Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition. A pivot
@@ -168,7 +168,7 @@ def pivot_of(column: Tile, active: Tile, first: Tile) -> Tile:
 
 
 def largest_across(x: Tile) -> Tile:
-    """Return the largest entry of a tile, none of which is negative, on all partitions."""
+    """Return the largest entry of a tile without negative entries, on all partitions."""
     column = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_reduce(dst=column, op=nl.maximum, data=x, axis=1)
     largest = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -217,7 +217,7 @@ def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int, masks: Tile) -
 
 
 def unit_lower(tile: Tile, masks: Tile) -> tuple[Tile, Tile]:
-    """Return the transpose of the unit lower triangle of a tile, and that of its inverse."""
+    """Return the transposes of the unit lower triangle of a tile and of its inverse."""
     width = tile.shape[0]
     eye = identity(width)
     strict_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)

@@ -149,7 +149,7 @@ def solve_rows(x: Tile, upper: Tile, inverses: Tile) -> None:
 
     Args:
         x: Block matrix of as many blocks of rows as U.
-        upper: U, of which the upper triangle of blocks is read.
+        upper: U; only its upper triangle of blocks is read.
         inverses: Inverses of its diagonal blocks.
     """
     width, blocks = x.shape[0], x.shape[1]

@@ -50,7 +50,7 @@ _PARTS = {torch.float32: 3, torch.float16: 2}
 
 
 def checked_precision(function: str, precision: str | None) -> Precision:
-    """Return the arithmetic that a precision means; None means that of the library.
+    """Return the arithmetic that a precision means; None is the precision of the library.
 
     Raises:
         FlagError: The precision is unknown.
@@ -116,7 +116,7 @@ def stochastically_rounded(x: Tensor, dtype: torch.dtype) -> Tensor:
     """Return each number stochastically rounded to one of its two bfloat16 or float16 neighbours.
 
     The probabilities are proportional to the distances, so the expected error is zero. Values that
-    the dtype represents are unchanged, as are those beyond its range.
+    the dtype represents and values beyond its range are unchanged.
     """
     if x.dtype is dtype or dtype not in _MANTISSA:
         return x.to(dtype)

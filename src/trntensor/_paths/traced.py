@@ -55,7 +55,7 @@ def traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tensor
     """Return a contraction made of operations that torch.compile traces.
 
     One or two operands on torch are one ``torch.einsum``, valid for all sizes. Otherwise the steps
-    are those of the path for the sizes at trace time.
+    follow the path for the sizes at trace time.
     """
     if LIBRARY.kernels_wanted() and len(tensors) > 1:
         unaries, stages = _planned(text, _shapes(tensors), tensors[0].element_size())

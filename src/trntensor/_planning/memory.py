@@ -1,7 +1,7 @@
 """Peak memory of a contraction, and slicing to stay within a limit.
 
 A contraction is sliced along some of its indices. Each slice contracts views of the operands;
-slices of a summed index are added, those of an index of the result are concatenated. The peak
+slices of a summed index are added, and slices of an index of the result are concatenated. The peak
 counts everything allocated at one time: intermediates, copies of operands whose dimensions do not
 merge, and the result.
 

@@ -29,7 +29,7 @@ class Groups(NamedTuple):
     """The index groups of a pair, and whether the operands are exchanged.
 
     Attributes:
-        batch, rows, columns, depth: The groups; ``rows`` are those of the first operand.
+        batch, rows, columns, depth: The groups; the first operand has ``rows``.
         swapped: Whether the product is computed as right times left.
     """
 
@@ -108,7 +108,7 @@ class Unary(NamedTuple):
         labels: Its indices.
         kept: The indices that remain, in their order.
         dropped: Positions of dimensions of size 1 that broadcast, which are removed.
-        diagonals: Pairs of positions of which to take the diagonal, in sequence.
+        diagonals: Pairs of positions; the diagonal of each pair is taken, in sequence.
         summed: Positions to sum after that.
         strides: Strides of the operand; None if it is contiguous.
     """
@@ -228,8 +228,8 @@ def _around_call(
 ) -> Pairwise:
     """Return the function for a left operand with the summed indices between its own.
 
-    The indices before them are a batch that shares the right operand; merging all of its own
-    indices would copy it.
+    The indices before them are a batch that shares the right operand; merging all indices of that
+    operand would copy it.
     """
     found = around(a, depth)
     assert found is not None

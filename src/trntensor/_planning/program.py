@@ -194,7 +194,7 @@ def _placed(x: Tensor, unary: Unary, output: str) -> Tensor:
 
 
 class Options(NamedTuple):
-    """How a path is found.
+    """Options of the path search.
 
     Attributes:
         memory_limit: Maximum bytes allocated at a time; None for no limit.

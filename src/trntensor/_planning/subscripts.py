@@ -181,7 +181,7 @@ def _check_output(function: str, text: str, output: _Term, inputs: tuple[str, ..
 
 
 def sizes_of(function: str, equation: Equation, shapes: Sequence[Sequence[int]]) -> dict[str, int]:
-    """Return the size of every index; one of size 1 broadcasts to that of other operands.
+    """Return the size of every index; size 1 broadcasts to the size in other operands.
 
     Raises:
         ShapeError: An index has two sizes.

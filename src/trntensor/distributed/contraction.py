@@ -44,8 +44,8 @@ def einsum(
 
     Along each mesh dimension the computation is split by the index for which the busiest rank
     receives the fewest bytes; ``plan("einsum", ...)`` shows it. Ranks contract their parts with
-    ``trntensor.einsum``. On any number of ranks, an element differs from that of one rank by at
-    most ``2 * (terms + ranks) * u`` times the contraction of the magnitudes, with u the unit
+    ``trntensor.einsum``. On any number of ranks, an element differs from the result of one rank by
+    at most ``2 * (terms + ranks) * u`` times the contraction of the magnitudes, with u the unit
     roundoff of the dtype and ``terms`` the number of products that are summed. All ranks must
     compute gradients together.
 

@@ -57,7 +57,7 @@ def _product(call: Call) -> Callable[..., None] | None:
     stationary = operands[0]._elements
     if stationary.dtype != _F32 or stationary.flags.c_contiguous:
         return _add_product
-    # The BLAS library reads dense rows faster than those of a wide tile.
+    # The BLAS library reads dense rows faster than rows of a wide tile.
     return lambda left, right, adds, out: _add_product(left.copy(), right, adds, out)
 
 

@@ -177,8 +177,8 @@ def uniform(numbers: Array, low: Array, high: Array) -> Array:
     """Return float32 numbers in [low, high), one for each uint32 number.
 
     The upper 24 bits choose one of 2^24 equally spaced points, the rest is dropped: between 0 and 1
-    every point is a float32. Elsewhere points are rounded to float32, and those that would round up
-    to ``high`` become the largest float32 below it.
+    every point is a float32. In other intervals points are rounded to float32; a point that would
+    round up to ``high`` becomes the largest float32 below ``high``.
     """
     start, end = np.asarray(low, np.float64), np.asarray(high, np.float64)
     points = start + (numbers >> 8) * 2.0**-24 * (end - start)

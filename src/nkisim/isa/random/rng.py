@@ -328,7 +328,7 @@ def _one_word(call: Call) -> None:
 
 
 def _seeds(call: Call) -> Follow:
-    """Return the function that records seeded lanes: all, or those of a tile of states."""
+    """Return the function that records seeded lanes: all, or the partitions of ``src_seeds``."""
     engine, everywhere = call.engine, call.name == "set_rng_seed"
 
     def follow(core: Core, arguments: Sequence[Any]) -> None:

@@ -451,7 +451,7 @@ def tensor_scalar_reduce(
     From NKI 0.4.0 on ``reduce_cmd`` chains calls on the Vector engine's accumulator registers;
     ``reset_reduce`` starts from 0 with any operator, as 0.4.0 and 0.5.0 document it, and from the
     operator's neutral element from 0.6.0 on. From then on the result may stay in the registers
-    (``reduce_res=None``), and ``reduce_res_negate`` negates what is written, not the registers.
+    (``reduce_res=None``), and ``reduce_res_negate`` negates the written result, not the registers.
 
     The order in which a sum adds its terms is not specified by the hardware.
 

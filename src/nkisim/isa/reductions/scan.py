@@ -1,7 +1,7 @@
 """Recurrences along the free dimension: tensor_tensor_scan and tensor_scalar_cumulative.
 
-Both are evaluated sequentially in float32, as on the Vector engine, so rounding errors are those of
-the device.
+Both are evaluated sequentially in float32, like the Vector engine, so the rounding errors equal the
+device's.
 """
 
 from __future__ import annotations

@@ -320,13 +320,13 @@ def topk(
     """Return the K largest of ``n`` values and their indices, for each group of 16 partitions.
 
     A group holds one list: element i is on its partition i % 16, in column i // 16. K is the number
-    of elements per partition of ``val_dst``. Values ascend; of equal ones those with the smallest
-    indices are taken, the smallest index last. All 16 partitions of a group receive the result. The
-    documentation does not state which partitions do; its example returns whole tiles.
+    of elements per partition of ``val_dst``. Values ascend. Among equal values the call takes the
+    smallest indices, and returns the smallest index last. All 16 partitions of a group receive the
+    result. The documentation does not state which partitions do; its example returns whole tiles.
 
     From NKI 0.7.0 on the results have the layout of the list: result j is on partition j % 16, in
-    column j // 16, and the other elements are not written. Without ``sorted`` no order is
-    promised; the order is that of 0.6.0.
+    column j // 16, and the other elements are not written. Without ``sorted`` NKI promises no
+    order; the order is the same as in 0.6.0.
 
     Args:
         val_dst: Tile (P, K) of bfloat16 in SBUF that receives the values.

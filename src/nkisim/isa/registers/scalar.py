@@ -135,7 +135,7 @@ def _refuse(why: str, seen: str, allowed: str) -> None:
 
 
 def _install() -> None:
-    """Define the operators: three that compute, comparisons, and those that raise."""
+    """Define the operators: + - * compute, comparisons return a comparison, all others raise."""
 
     def computing(symbol: str, exact: Callable[[int, int], int], swapped: bool) -> Any:
         def compute(self: NkiScalar, other: Any) -> NkiScalar:

@@ -78,7 +78,7 @@ def places_of(tensor: NkiTensor, index: NkiTensor, group: int) -> np.ndarray:
 def columns_of(
     tensor: NkiTensor, offsets: np.ndarray, group: int, instruction: str, operand: str
 ) -> Columns:
-    """Return the elements that offsets select; M036 if some are out of bounds."""
+    """Return the elements that offsets select; flag M036 if offsets are out of bounds."""
     indirect = tensor.indirection
     assert indirect is not None
     offsets = offsets.astype(np.int64)

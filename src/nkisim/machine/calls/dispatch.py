@@ -92,7 +92,8 @@ def _callable(declared: Instruction) -> Callable[..., Any]:
 def _refuse_other_versions(declared: Instruction, values: tuple[Any, ...], version: str) -> None:
     """Flag a call of a function, or with an argument or operator, that a version does not have.
 
-    Names and signatures are those of the version in force when a function was imported.
+    A function has the name and signature of the version that was in force at its import, but the
+    version of the call decides what is legal.
     """
     missing = _of_other_versions(declared, values, version)
     if missing is None:

@@ -119,7 +119,7 @@ def with_function(
         found: The function.
         instruction: The instruction's name.
         sums: Places of the result and of ``accumulate`` in the arguments, if the result is a sum.
-        result: How to write the result.
+        result: The function that writes the result, with its place and record; see ``Store``.
     """
     function, given, into, _ = found
     to, store, note = result
@@ -160,7 +160,7 @@ def with_shortcut(
         instruction: The instruction's name.
         numbers: Places of numbers in the arguments, with their conversions.
         reads: Places and names of the operands that are read.
-        results: How to write the results.
+        results: The same for each result.
     """
 
     def compute(core: Core, tensors: Sequence[Any]) -> None:

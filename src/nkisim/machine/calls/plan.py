@@ -266,7 +266,7 @@ class Plan:
                 life.reach(written)
 
     def _share_memory(self, values: tuple[Any, ...]) -> bool:
-        """Return whether two operands may be views of one storage, of which one is written."""
+        """Return whether a written operand may be a view of another operand's storage."""
         if len(self.writes) > 1 or self.lists:
             return True
         written = values[self.writes[0][0]]
@@ -297,7 +297,7 @@ class Plan:
             (note if known else note_written_somewhere)(arguments[index])
 
     def _compute(self, core: Core, tensors: Sequence[Any], selected: Selected) -> Any:
-        """Compute and write the results; return those of the body."""
+        """Compute the results by the body, write them, and return them."""
         arguments = list(tensors)
         for index, convert in self.numbers:
             arguments[index] = convert(arguments[index])

@@ -50,7 +50,7 @@ class Partial(NamedTuple):
     """Some elements of an operand or a result.
 
     Attributes:
-        values: All elements; those that are not present have any value.
+        values: All elements; elements that are not present have arbitrary values.
         where: Mask of the elements that are present, in the same shape.
     """
 

@@ -136,7 +136,7 @@ class NkiTensor(PatternMethods, NoOperators):
     def repeated(self, shape: tuple[int, ...]) -> NkiTensor:
         """Return a view of ``shape`` that repeats dimensions of extent 1 with stride 0.
 
-        Dimensions of ``shape`` beyond those of this view repeat every element.
+        If ``shape`` has more dimensions than this view, the additional ones repeat every element.
         """
         repeated = [
             stride if old == new else 0

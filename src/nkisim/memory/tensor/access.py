@@ -197,7 +197,7 @@ def refuse_columns(view: View, method: str) -> None:
 
 
 def has_fixed_rows(view: View) -> bool:
-    """Return whether dimension 0 must stay: it counts partitions, or rows that an index selects."""
+    """Return whether dimension 0 is fixed: it counts partitions, or rows that an index selects."""
     indirection = view.indirection
     selects = indirection is not None and indirection.kind == "vector"
     return selects or is_on_chip(view.form.buffer)

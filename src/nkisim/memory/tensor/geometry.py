@@ -152,7 +152,7 @@ class View(NKIObject):
 
     @property
     def name(self) -> str:
-        """Name given at allocation, else that of the variable, or ``"unnamed"``."""
+        """Name given at allocation, else the name of the variable, else ``"unnamed"``."""
         return self.life.label
 
     @property

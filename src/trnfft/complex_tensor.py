@@ -127,7 +127,7 @@ class ComplexTensor(ComplexMethods):
     def of_native(cls, native: Tensor) -> ComplexTensor:
         """Return a tensor that stores a complex64 or complex128 tensor."""
         made = cls.__new__(cls)
-        # Without a conjugate bit, so that its parts are ordinary views.
+        # Without a conjugate bit the parts are ordinary views.
         made._native, made._parts = native.resolve_conj(), None
         return made
 

@@ -194,7 +194,7 @@ class FFTPlan(Plan):
 
     def _work_by_dimension(self) -> Work:
         extents = [self.shape[d] for d in self.dim]
-        # For a half spectrum the last dimension is transformed first, which halves the others.
+        # A half spectrum begins with its last dimension, which halves the work of the others.
         order = list(range(len(extents)))
         if self._recipe.form == "half":
             order = [order[-1], *order[:-1]]

@@ -334,6 +334,6 @@ def _mapped(function: str, block: Block, counter: Tensor, key: Tensor, key_words
                 f"got shape {tuple(value.shape)}"
             )
     words = [*counter.long().unbind(-1), *key.long().unbind(-1)]
-    # Broadcast to one shape: words that depend on the counter or key alone must stack, too.
+    # Words are broadcast to one shape: torch.stack needs it if only counter or key is a batch.
     zeros = torch.zeros_like(words[0] + words[-1])
     return torch.stack(block(*((w & MASK) + zeros for w in words)), dim=-1)

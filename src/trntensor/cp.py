@@ -210,12 +210,13 @@ def _iterated(
     """Return factors, weights and the report after sweeping to convergence."""
     known = x if mask is None else torch.where(mask, x, 0)
     norm = float(torch.linalg.vector_norm(known.detach(), dtype=torch.float64))
-    # Below this, rounding dominates the difference of squares.
+    # Below this value, rounding errors dominate the difference of squares.
     resolved = 0.05 if x.dtype is torch.float32 else 1e-5
     weights = x.new_ones(factors[0].shape[1])
     if nonneg:
         factors = [f.abs().clamp(min=_FLOOR) for f in factors]
-        # At the scale of the tensor: else the first columns would be clipped to zero.
+        # The factors start at the scale of the tensor: otherwise the first columns would be clipped
+        # to zero.
         scale = norm / max(
             float(torch.linalg.vector_norm(cp_reconstruct(factors, weights))), _FLOOR
         )

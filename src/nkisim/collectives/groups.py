@@ -151,7 +151,7 @@ def exchange(
         signature: Properties that must be equal on all ranks.
         take: Writes the results, given the arrays of all ranks.
         moved: The tensors that are read, and the tensors that are written.
-        per_core: Whether each core of a rank takes part by itself.
+        per_core: Whether each core of a rank takes part separately.
     """
     core, member = at.core, at.core.member
     core.begin(shared=not per_core)

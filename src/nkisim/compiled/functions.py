@@ -43,7 +43,7 @@ _LN2_HIGH, _LN2_LOW = np.float32(0.693359375), np.float32(-2.1219444e-4)
 # Added to a number below 2^22, this rounds it to an integer, in the lowest bits of the pattern.
 _SHIFT = np.float32(1.5 * 2**23)
 _SHIFT_BITS = np.int32(_SHIFT.view(np.int32))
-# Beyond these results are zero and infinity.
+# For arguments beyond these bounds the results are zero and infinity.
 _LOWEST, _HIGHEST = np.float32(-104), np.float32(89)
 # exp(r) = 1 + r + r^2 (C2 + C3 r + ...): minimax coefficients for the relative error.
 _C2, _C3 = np.float32(4.9999993412e-01), np.float32(1.6666520108e-01)

@@ -150,7 +150,7 @@ def called_by_user() -> bool:
 def _conditions(
     source: str, kinds: tuple[type[ast.If | ast.While | ast.Assert | ast.IfExp], ...]
 ) -> frozenset[int]:
-    """Return the lines of the conditions of some kinds of statements."""
+    """Return the lines of the conditions of statements of these kinds."""
     return frozenset(
         line
         for node in _nodes(source)

@@ -39,7 +39,7 @@ body { margin: 20px; background: #fff; }
 
 def resource(package: str, name: str) -> str:
     """Return a text file of a package of nkisim."""
-    from importlib import resources  # it takes longer to import than most checks need
+    from importlib import resources  # its import takes longer than most checks
 
     return (resources.files(package) / name).read_text(encoding="utf-8")
 

@@ -45,8 +45,8 @@ class KernelRecord:
         note: Reason why only its source was checked, if so.
         hint: How to run it, in that case.
         memory: Use of SBUF and PSUM over its last run.
-        results: Digests of the arguments and of the results of each run, where a check compares
-            them; the second is empty for a run that was stopped.
+        results: For checks that compare runs, two digests per run: of its arguments and of its
+            results. The second is empty for a run that was stopped.
     """
 
     name: str

@@ -64,7 +64,7 @@ def decode(stored: Array, dtype: DType, out: Float32Array | None = None) -> Floa
         return _decode_into(stored, dtype, out)
     if dtype is float32 or dtype is tfloat32:
         return cast(Float32Array, stored)
-    if dtype is bfloat16:  # by shifting bits, which raises no floating-point flag
+    if dtype is bfloat16:  # shifted bits raise no floating-point flag
         return np.asarray(stored.astype(_F32))
     if dtype.kind == "float" and dtype.itemsize == 1:
         return _float8_values(stored, dtype, np.empty(stored.shape, _F32))
@@ -192,7 +192,8 @@ def _round_to_float16(values: Float32Array) -> Array:
 
 
 def _round_to_tfloat32(values: Float32Array) -> Float32Array:
-    # On the bit pattern, so that a carry runs into the exponent and, past the largest, to infinity.
+    # The bit pattern is incremented, so that a carry goes into the exponent, and beyond the largest
+    # number to infinity.
     bits = np.asarray(values).view(_U32)
     rounded = np.asarray(bits >> _DROPPED)
     rounded &= _ONE

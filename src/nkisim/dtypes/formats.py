@@ -81,14 +81,15 @@ int16 = DType("int16", "int", np.int16)
 uint16 = DType("uint16", "uint", np.uint16)
 int32 = DType("int32", "int", np.int32)
 uint32 = DType("uint32", "uint", np.uint32)
-# For scalars only; NKI has it since 0.7.0.
+# Only scalars have this dtype, from NKI 0.7.0 on.
 int64 = DType("int64", "int", np.int64)
 # Largest finite value: (2 - 2^-fraction bits) * 2^largest exponent, less one step for e4m3fn, whose
 # last pattern is NaN.
 float8_e4m3 = DType("float8_e4m3", "float", ml_dtypes.float8_e4m3, 240.0)
 float8_e4m3fn = DType("float8_e4m3fn", "float", ml_dtypes.float8_e4m3fn, 448.0)
 float8_e5m2 = DType("float8_e5m2", "float", ml_dtypes.float8_e5m2, 57344.0)
-# Powers of two: eight exponent bits, neither sign nor zero, 0xFF is NaN. NKI has it since 0.5.0.
+# Powers of two: eight exponent bits, neither sign nor zero, 0xFF is NaN. NKI documents it from
+# 0.5.0 on.
 float8_e8m0fnu = DType("float8_e8m0fnu", "float", ml_dtypes.float8_e8m0fnu, 2.0**127)
 float16 = DType("float16", "float", np.float16, 65504.0)
 bfloat16 = DType("bfloat16", "float", ml_dtypes.bfloat16, (2 - 2.0**-7) * 2.0**127)

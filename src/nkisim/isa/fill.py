@@ -109,8 +109,7 @@ def memset(
 
     Args:
         dst: Tile that is filled.
-        value: Number that every element receives, of the kind of the dtype of ``dst``: integer
-            tiles take integers.
+        value: Number that every element receives; integer tiles take integers.
     """
     dst._elements[...] = stored_scalar(dst, value)
 

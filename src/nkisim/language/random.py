@@ -36,7 +36,7 @@ def dropout(x: Any, rate: Any, dtype: Any = None) -> NkiTensor:
     tile = need_tile("dropout", "x", x)
     out = fresh(tile.shape, tile.dtype)
     isa_dropout(out, tile, rate)
-    return converted(out, dtype, "nl.dropout")  # the instruction does not convert
+    return converted(out, dtype, "nl.dropout")  # nisa.dropout does not convert
 
 
 @checked_call("nl.rand")

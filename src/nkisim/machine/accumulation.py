@@ -64,7 +64,7 @@ def begin_selected_sum(
     accumulate: bool | None,
     name: str,
 ) -> np.ndarray | bool:
-    """Return which elements of ``dst``, a copy of selected elements of a tile, a matmul adds to.
+    """Return the mask of elements to which a matmul adds; ``dst`` is a copy of selected elements.
 
     Args:
         core: The core that runs the matmul.

@@ -66,7 +66,7 @@ class AccumulationState:
         return False if groups is None else groups.covers(region, box_of(region, self._pitch))
 
     def open(self, owner: Any, region: Region) -> None:
-        """Note that a matmul wrote ``region``."""
+        """Record that a matmul wrote ``region``."""
         self._last = (ref(owner), region)
         if self._tensors is None:
             self._tensors = WeakKeyDictionary()

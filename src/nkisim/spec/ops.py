@@ -40,7 +40,8 @@ class Op:
         parametric: The Scalar engine's function of a value and ``relu_param``, where it has one.
         domain: Interval where the Scalar engine's function is valid; None for everywhere.
         in_hardware: False for operators that no engine has.
-        named_only: True when only instructions that name the operator take it, not every ALU one.
+        named_only: True when only those instructions take the operator whose declaration lists it,
+            not every instruction with ALU operators.
         since: First generation whose ALU has it.
     """
 

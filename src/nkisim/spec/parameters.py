@@ -30,7 +30,7 @@ SHARED: Mapping[str, str] = {
     "reverse0": "Whether ``operand0`` is on the left of ``op0``.",
     "reverse1": "Whether ``operand1`` is on the left of ``op1``.",
 }
-"""Sentences of parameters by name, for instructions that have none of their own."""
+"""Meaning of a parameter by name, used if the instruction's docstring does not describe it."""
 
 _HEADING = "\n\nArgs:\n"
 

@@ -78,7 +78,7 @@ def doublefloat_gemm(
             row_tiles = tiles_above(rows, n1, upper)
             store_zeros(high, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
             store_zeros(low, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
-            totals: list[list[Tile]] = []  # of each row tile, over the previous chunks
+            totals: list[list[Tile]] = []  # sums of each row tile over the previous chunks
             for c in range((depth + chunk - 1) // chunk):
                 k0, k1 = g * depth + c * chunk, g * depth + min((c + 1) * chunk, depth)
                 right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)
@@ -86,7 +86,7 @@ def doublefloat_gemm(
                     stored.append([])
                 lefts, sums = [], []
                 for m in range(row_tiles + 1):
-                    if m < row_tiles:  # one panel ahead of the products
+                    if m < row_tiles:  # cut one panel before its products
                         if m < len(stored[c]):
                             left = load_parts(stored[c][m])
                         else:

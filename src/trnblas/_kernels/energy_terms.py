@@ -43,7 +43,7 @@ def weigh(slot: Tile, squares: Tile, column: Tile, minus_b: Tile, weight: float)
 
 
 def window_energies(eps_vir: Tile, window: Window) -> tuple[Tile, Tile]:
-    """Return ``-eps_vir`` as a column per block of rows of a window, and along its columns."""
+    """Return ``-eps_vir`` of a window's rows, one column per 128 rows, and of its columns."""
     top, height, side, width = window
     minus_a = minus_columns(eps_vir, top, height)
     minus_b = nl.ndarray((TILE, height + width), dtype=nl.float32, buffer=nl.sbuf)

@@ -65,7 +65,7 @@ def float16x3_gemm(a: Tile, b: Tile, batch: int = 1, upper: bool = False) -> Til
                     stored.append([])
                 lefts = []
                 for m in range(row_tiles + 1):
-                    if m < row_tiles:  # one panel ahead of the products
+                    if m < row_tiles:  # cut one panel before its products
                         if m < len(stored[c]):
                             left = load_parts(stored[c][m])
                         else:

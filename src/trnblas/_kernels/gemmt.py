@@ -73,7 +73,8 @@ def gemmt(
                 right = loaded(b, b_layout, k0, k1, j0, j1, blocks)
                 for m in range(i0, i1, TILE):
                     mw = min(TILE, i1 - m)
-                    # Up to, or from, the diagonal; columns are relative to the block.
+                    # The columns of the triangle in this row of tiles, counted from the block's
+                    # first column.
                     first = max(m - j0, 0) if upper else 0
                     width = (j1 if upper else min(j1, m + mw)) - j0 - first
                     for t in range(0, column_tiles(width), blocks.group):
@@ -86,7 +87,7 @@ def gemmt(
 
 
 def fill_other_triangle(out: Tile, c: Tile | None, m: int, mw: int, upper: bool) -> None:
-    """Write the tiles of one row of tiles that are not computed."""
+    """Write the other triangle's part of one row of tiles: copied from ``c``, or zeros."""
     size = out.shape[1]
     first, last = (0, m) if upper else (m + mw, size)
     for n in range(first, last, BANK):
@@ -110,7 +111,7 @@ def store_triangle(
     beta: float,
     mask: Tile,
 ) -> None:
-    """Finish and store tiles of one row of tiles; of a diagonal tile one triangle."""
+    """Finish and store tiles of one row of tiles; a diagonal tile only in its triangle."""
     mw = sums[0].shape[0]
     for j in range(len(sums)):
         n, width = n0 + starts[j], starts[j + 1] - starts[j]

@@ -76,12 +76,12 @@ def cut_digits(
 ) -> list[Tile]:
     """Return the panel of the sum of two planes, in bfloat16 digits.
 
-    Digit s = 1, 2, ... is a multiple of ``2**(1 - 7 s)`` and at most 64 times that, rounded to
-    nearest; the remainder is at most half of it. The second plane is added before digit 3 is taken.
-    The remainder of the first is a multiple of the last bit of the second, so ``fast_two_sum`` is
-    exact. The sum is rounded, and its rounding error is added before the next odd digit. The last
-    of these additions is itself rounded, by less than an eighth of the final remainder. ``engines``
-    compute the parts in turn.
+    Digit s = 1, 2, ... is a multiple of ``2**(1 - 7 s)``, at most 64 times this unit, rounded to
+    nearest. The remainder is at most half a unit. The second plane is added before digit 3 is
+    taken. The remainder of the first is a multiple of the last bit of the second, so
+    ``fast_two_sum`` is exact. The sum is rounded, and its rounding error is added before the next
+    odd digit. The last of these additions is itself rounded, by less than an eighth of the final
+    remainder. ``engines`` compute the parts in turn.
     """
     parts = []
     last_entry = max(3, slices - 2 + (slices + 1) % 2)

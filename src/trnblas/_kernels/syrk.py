@@ -88,7 +88,7 @@ def symmetric_product(
                     rights = panels(xs, layout, k0, k1, j0, j1, blocks)
                 for m in range(i0, i1, TILE):
                     mw = min(TILE, i1 - m)
-                    # From the diagonal on; columns are relative to the block.
+                    # The columns from the diagonal on, counted from the block's first column.
                     first, width = max(m - j0, 0), j1 - max(j0, m)
                     for t in range(0, column_tiles(width), blocks.group):
                         last = min(t + blocks.group, column_tiles(width))

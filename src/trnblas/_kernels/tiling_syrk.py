@@ -107,7 +107,7 @@ def _price(
     for first in range(0, size, step):
         last = min(first + step, size)
         later = range(last, size, step)
-        # The block itself, loaded once or once per later block, and the later blocks.
+        # Rows read: this block, once or again for each later block, and every later block.
         read += (last - first) * (1 if whole else 1 + len(later)) + size - last
         wide = sum(column_tiles(min(step, size - j)) for j in later)
         products += sum(column_tiles(last - m) + wide for m in range(first, last, TILE))
@@ -160,6 +160,6 @@ def _sbuf_bytes(
     else:
         total = buffers * panel * (2 if several else 1) + blocks.row_tiles * extent * 4
     staged = 2 * blocks.stage_tiles * TILE * item
-    # Two pieces and two mirrored tiles in float32, each with its part of C, and two masks.
+    # Two output pieces and two mirrored tiles in float32, each with its part of C, and two masks.
     outgoing = 4 * (min(extent, BANK) + TILE) * 4 + 2 * TILE
     return total + staged + outgoing

@@ -222,7 +222,7 @@ def result_strips(rows: int, width: int) -> list[Tile]:
 
 
 def panel_strip(panel: Tile, rows: int, i: int, s: int) -> Tile:
-    """Return the part of block ``i`` of a panel that is strip ``s`` of a row of results."""
+    """Return the columns of block ``i`` of a panel that belong to strip ``s`` of the results."""
     width = panel.shape[2]
     return panel[0:rows, i, column_start(s, width) : column_start(s + 1, width)]
 

@@ -123,8 +123,7 @@ FORMULAS: dict[str, Callable[..., Any]] = {
 
 _IN_PLACE = [name for name in dir(torch.Tensor) if name.endswith("_") and not name.endswith("__")]
 
-# By the names of functions and methods: torch.compile before 2.13 cannot trace a dictionary of
-# functions.
+# The keys are names: torch.compile before 2.13 cannot trace a dictionary with functions as keys.
 RULES: dict[str, Rule] = dict.fromkeys(_IN_PLACE, refuse_in_place)
 RULES.update(dict.fromkeys(PARTWISE.split(), partwise))
 RULES.update(dict.fromkeys(JOINS.split(), join))

@@ -74,7 +74,7 @@ def parts_tiling(
     found = gemm_tiling(
         rows,
         max(outs * columns, 2),  # a single column would be planned as a row
-        # From two tiles on, the space of the unused copy of B is large enough for a bias.
+        # With two tiles or more, the space reserved for the unused copy of B holds a bias.
         lefts * TILE * max(tiles, 2 if bias else 1),
         dtype,
         generation,

@@ -92,7 +92,7 @@ def load(view: View, parts: list[Tile], bases: list[int]) -> Tile:
 
 
 def store(view: View, parts: list[Tile], base: int, pair: Tile) -> None:
-    """Write each part of a pair to the same view of the corresponding one of ``parts``."""
+    """Write part i of a pair to the view in ``parts[i]``."""
     blocks = pair.reshape((pair.shape[0], len(parts), view.mids, view.width))
     for p in range(len(parts)):
         for box in pieces(view):

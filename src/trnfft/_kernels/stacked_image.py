@@ -38,7 +38,7 @@ class Block(NamedTuple):
         sink: Real and imaginary part, (batch, columns, n).
         tables: The tables of the geometry.
         geometry: The factors of n.
-        image: Index of the matrices in the batch.
+        image: Index of the image in the batch.
         start: The first column.
         groups: Number of groups of s columns.
     """

@@ -82,7 +82,7 @@ def along(
         size: Any = x.shape[dim]
         if bins:
             size = 2 * (size - 1)
-        if not isinstance(size, Tensor) and size < 1:  # a tensor in torch.jit.trace
+        if not isinstance(size, Tensor) and size < 1:  # torch.jit.trace passes a tensor
             raise ShapeError(_too_short(function, x, dim, bins))
         return size, dim
     n = whole(function, "n", n)

@@ -47,8 +47,8 @@ COMPLEX_GEMM = operation(
     flops=_gemm_flops,
 )
 
-# For operands whose parts are exact in bfloat16. Gradients and tangents are not, so their products
-# use COMPLEX_GEMM.
+# This operation is for operands whose parts are exact in bfloat16. Gradients and tangents are not
+# exact, so their products use COMPLEX_GEMM.
 COMPLEX_GEMM_BF16 = operation(
     "complex_gemm_bf16",
     reference=_complex_gemm,

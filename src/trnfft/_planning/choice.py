@@ -230,7 +230,7 @@ def two_d_constants(n: int, inverse: bool, scale: float, kind: str = "full") -> 
 
 
 def _counts(n: int) -> _Wide:
-    """Return, for each point of a half spectrum, the points of the full spectrum it stands for.
+    """Return how many points of the full spectrum each point of a half spectrum represents.
 
     This is 2 for a point and its conjugate, and 1 for points 0 and n / 2.
     """

@@ -143,8 +143,8 @@ def bluestein_work(p: Problem, g: Geometry) -> Work:
 def two_d_work(p: Problem, height: int, columns: int, read: int | None = None) -> Work:
     """Return the work of two chained products for ``p.batch`` images.
 
-    ``p`` is the second dimension, ``columns`` the number of columns of the operand, and ``read``
-    its number of parts if that differs from the problem's.
+    ``p`` is the problem of the second dimension and ``columns`` the number of columns of the
+    operand. ``read`` is the number of parts of the operand if it differs from ``p``.
     """
     (parts, written), (_, given) = p.parts, p.points
     read = parts if read is None else read

@@ -214,7 +214,7 @@ def reparameterized(function: Callable[_P, Tensor]) -> Callable[_P, Tensor]:
 
     def call(*args: _P.args, **options: _P.kwargs) -> Tensor:
         if is_compiling():
-            # Not at import, since ``disable`` loads the compiler.
+            # ``disable`` loads torch's compiler, so it is not called at import.
             disable: Any = torch.compiler.disable
             return cast(Tensor, disable(draw)(*args, **options))
         return draw(*args, **options)

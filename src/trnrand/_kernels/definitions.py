@@ -29,7 +29,7 @@ THREEFRY_ROTATIONS = (
 """Rotations of both mixes of a round; round r uses row r modulo 8."""
 
 WIDE = 0x80
-"""Flag of a domain for samples of two words, so that they share no word with samples of one."""
+"""Flag of a domain for two-word samples, so that they share no word with one-word samples."""
 
 
 class Domain(IntEnum):
@@ -68,7 +68,7 @@ DOMAINS: dict[Kind, Domain] = {
     "normal": Domain.NORMAL,
     "exponential": Domain.EXPONENTIAL,
 }
-"""Domain of samples of one word; samples of two words add ``WIDE``."""
+"""Domain of each kind of one-word samples; two-word samples add ``WIDE``."""
 
 GROUPS: dict[Kind, int] = {"words": 1, "uniform": 1, "normal": 2, "exponential": 1}
 """Number of neighbouring samples that are computed together."""
@@ -111,7 +111,7 @@ SINE = tuple(
 )
 
 LEAST_EXPONENTIAL = 2.0**-25
-"""Least exponential in float32: half a step of the uniform, the middle of the interval of u = 0."""
+"""Least exponential in float32: half a step of the uniform, the sample for u = 0."""
 
 LEAST_SQUARE = 2.0**-100
 """Least squared radius: at u = 1 the logarithm is 0, where some square roots are not valid."""

@@ -42,7 +42,7 @@ def _scaled(words: Tile, scale: float, dtype: Any) -> Tile:
 
 
 def uniforms(words: Tile, dtype: str) -> Tile:
-    """Return the top bits of each word as a fraction in [0, 1): 24, 11 or 8 of them.
+    """Return the top 24, 11 or 8 bits of each word as a fraction in [0, 1).
 
     All of them are exact in ``dtype``, so none is rounded up to 1.
     """
@@ -150,7 +150,7 @@ def _horner(s: Tile, coefficient: float, x: Tile) -> None:
 
 
 def _folded_turns(words: Tile, into: Tile) -> None:
-    """Write two angles of at most a quarter turn; their sines are the cosine and sine of words.
+    """Write two angles of at most a quarter turn whose sines are cos(t) and sin(t) of the words.
 
     With d = half a turn - (w >> 8), they are |d| - a quarter turn, and d reflected at the quarters.
     """

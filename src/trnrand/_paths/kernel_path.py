@@ -29,6 +29,6 @@ def draw(
     drawn = launch(kernel, operand, drawn_words(count), *arguments).reshape(-1)
     if kind == "words":
         drawn = drawn.view(torch.int32)
-    skipped = place[2] % BLOCK_WORDS  # the low half of the start
+    skipped = place[2] % BLOCK_WORDS  # place[2] is the low half of the start
     found = drawn[skipped : skipped + count]
     return found.to(getattr(torch, dtype)) if kind in _FLOAT32_ONLY else found

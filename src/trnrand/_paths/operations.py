@@ -29,7 +29,8 @@ def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
     key = ENGINES[source.engine].key(source.seed)
     row = _OPERANDS[source.engine](key, source.start // 4, int(DOMAINS[kind]))
     operand = torch.tensor(row.view("int32"), device=source.device)
-    # In halves of 32 bits, the lower first: operator schemas have no unsigned 64-bit integers.
+    # The numbers are halves of 32 bits, the lower first: operator schemas have no unsigned 64-bit
+    # integers.
     place = [half for n in (source.seed, source.start) for half in (n & MASK, n >> 32)]
     return DRAW(operand, source.engine, place, kind, count, dtype_name(dtype))
 

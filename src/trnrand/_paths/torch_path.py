@@ -109,7 +109,8 @@ def _uniforms(words: Tensor, dtype: torch.dtype, compiled: bool = False) -> Tens
     if dtype is torch.float64:
         return unit53(paired(words))
     bits = UNIFORM_BITS[dtype]
-    # Through float32, which is exact: some devices cannot convert integers to half precision.
+    # The conversion goes through float32, which is exact: some devices cannot convert integers to
+    # half precision.
     top = (words >> (32 - bits)) & ((1 << bits) - 1)
     return top.float().mul_(2.0**-bits).to(dtype)
 

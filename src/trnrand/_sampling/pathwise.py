@@ -1,7 +1,7 @@
 """Pathwise derivatives: samples as differentiable functions of their parameters.
 
-The rule of a distribution is a function of a request and of the parameters of the call, as they
-were given. It computes noise without gradients, and transforms it by the parameters.
+The rule of a distribution is a function of a request and of the unvalidated parameters of the call.
+It computes noise without gradients, and transforms it by the parameters.
 
 A sample of a rejection sampler is not a differentiable function of noise and parameter. Its
 derivative keeps the value of the distribution function F constant: dx/dp = -(dF/dp) / (dF/dx)

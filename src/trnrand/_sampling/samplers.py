@@ -111,8 +111,8 @@ def accepted(
 
     Args:
         offsets: Offsets of the samples.
-        propose: Function of some of the offsets, their indices among all of them, and the number
-            of the attempt; it returns values and whether they are accepted.
+        propose: Function of some offsets, of their indices among all offsets, and of the number of
+            the attempt. It returns values, and a mask of the accepted ones.
     """
     values, good = propose(offsets, many(offsets), 0)
     if good.all():  # three times as fast as ``nonzero``

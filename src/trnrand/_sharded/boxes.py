@@ -1,8 +1,8 @@
 """The parts of a draw that one rank draws, as consecutive samples of the stream.
 
-The samples of a tensor follow each other in the stream by rows. A part of the tensor is a range of
-each of its dimensions, and consists of runs of consecutive samples: one run for each index of the
-dimensions in front of the last one that is split. A box is a range of each dimension whose samples
+The samples of a tensor follow each other in the stream by rows. A part of the tensor is a range
+along each dimension. Its samples form runs that are consecutive in the stream: one run for each
+index of the dimensions before the last split one. A box is a range of each dimension whose samples
 are consecutive; it may contain samples of other ranks, where these are cheaper drawn than skipped.
 """
 
@@ -16,7 +16,7 @@ Ranges = tuple[range, ...]
 _GAP = 1 << 14
 """Samples of other ranks between two runs from which on it is faster to make two calls."""
 _BLOCK = 1 << 20
-"""Largest box that contains samples of other ranks, in samples, unless one run is larger."""
+"""Most samples of a box with samples of other ranks; one run of this rank may be longer."""
 
 
 def boxes(shape: Sequence[int], part: Ranges, *, exact: bool) -> Iterator[Ranges]:

@@ -2,8 +2,8 @@
 
 They serve small calls, and processes without numba. Philox uses uint64, which holds the products of
 two words; Threefry uses uint32, which wraps. The four words of a block are separate arrays until
-samples are written. Chunks of some thousand blocks fit in the cache of a core, and the overhead of
-200 NumPy calls for each is small.
+samples are written. A chunk has some thousand blocks: it fits in the cache of a core, and takes
+much longer than the overhead of its 200 NumPy calls.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FEW_BLOCKS = 4
 
 _MASK, _HALF_BITS = np.uint64(MASK), np.uint64(32)
 
-# Left and right shifts of both mixes of a round of Threefry.
+# For each round of Threefry: left and right shift of its two mixes.
 _SHIFTS = [[(np.uint32(n), np.uint32(32 - n)) for n in pair] for pair in THREEFRY_ROTATIONS]
 
 

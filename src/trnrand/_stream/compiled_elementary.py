@@ -79,7 +79,7 @@ def _exps(x: Any, out: Any) -> None:
         out[i] = exp(x[i])
 
 
-# Two loops per pass, since one with the conversion of integers is not vectorised.
+# A pass has two loops, because a loop that also converts integers is not vectorised.
 @_loop
 def normals(pairs: Any, cosines: Any, sines: Any) -> None:
     """Write two normals of each pair of (n, 2) pairs of words; ``sines`` may be empty."""

@@ -51,7 +51,7 @@ _NUMBERS = tl.constexpr(
 
 _SIGN = 1 << 31
 
-# Not specialised: these change from call to call.
+# Triton must not compile these arguments as constants: they change from call to call.
 _ANY_VALUE = ["count", "skipped", "first_low", "first_high", "domain", "k0", "k1"]
 
 

@@ -115,7 +115,7 @@ def _exponential(request: Request) -> Tensor:
     if not _is(rate, 1):
         samples.div_(request.typed(rate, request.working))
     smallest = _smallest(request.dtype)
-    if smallest * _largest(rate) > 2.0**-54:  # the least standard sample, in float64
+    if smallest * _largest(rate) > 2.0**-54:  # 2**-54 is the least standard sample in float64
         samples.clamp_(min=smallest)
     return request.result(samples)
 

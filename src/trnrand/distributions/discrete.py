@@ -111,7 +111,7 @@ def _arranged(given: tuple[Any, ...], low: Any, high: Any, size: Any) -> tuple[A
         size = bounds.pop()
     if size is not None and not isinstance(size, (tuple, list)):
         raise ShapeError(f"randint: size must be a sequence of integers, got {size!r}")
-    # Of the bounds, the last one by position is high, unless that is a keyword.
+    # The last positional bound is high, unless high is given by keyword.
     if bounds and high is None:
         high = bounds.pop()
     if bounds and low is None:
@@ -194,7 +194,7 @@ def _check_exact(low: int | Tensor, high: int | Tensor, dtype: torch.dtype) -> N
     smallest = int(low.min()) if isinstance(low, Tensor) and low.numel() else low
     largest = int(high.max()) if isinstance(high, Tensor) and high.numel() else high
     if isinstance(smallest, Tensor) or isinstance(largest, Tensor):
-        return  # one of them is empty
+        return  # an empty tensor has no bounds
     if smallest < first or largest - 1 > last:
         raise DTypeError(f"randint: low and high must fit {dtype}, got {smallest}, {largest}")
 

@@ -30,7 +30,7 @@ from trnrand.qmc._seeding import (
 if TYPE_CHECKING:
     from trnrand.generator import Generator
 
-# One bit less than float64 has, since scrambled fractions end in a half.
+# One bit less than the significand of float64, because scrambled fractions end in a half.
 _WHOLE_BITS = 52
 # Largest number of entries in a table of low digits.
 _TABLE = 4096

@@ -42,7 +42,7 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
 SCALE = 2.0**32
-"""Factor of e and f: squares of the smallest ones that matter are in the range of roots."""
+"""Factor of e and f, so that squares of the smallest relevant ones are in the range of roots."""
 LEAST_SQUARE = 2.0**-86
 """Smallest damping of scaled values: the engine's reciprocal root is defined from 2^-87 on."""
 FIRST_DAMPING = 0.25 * SCALE**2

@@ -25,7 +25,7 @@ CG_ORDER = 16 * TILE
 ROOT_ORDER = 7 * TILE
 """Six matrices of this order take 147 KiB."""
 SVD_COLUMNS = 8 * TILE
-"""Largest number of columns: 15 launches per sweep over pairs of groups."""
+"""Largest number of columns: 16 groups of 64, whose pairs take 15 launches per sweep."""
 SVD_ROWS = 64 * TILE
 """Largest number of rows: three layouts of 128 columns take 96 KiB."""
 

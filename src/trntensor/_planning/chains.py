@@ -75,7 +75,7 @@ def chain_block(roles: Roles, sizes: Mapping[str, int], itemsize: int) -> int:
     kept = row_tiles(d) * r + row_tiles(k) * n + 8 * TILE
     block = min(loose, _LARGEST_BLOCK)
     while block:
-        # Two buffers each of x, t and the output.
+        # x, t and the output have two buffers each.
         passing = 2 * block * (row_tiles(d) * TILE + row_tiles(k) * r + 2 * r) + 2 * n
         if itemsize * (kept + passing) <= SMALLEST_SBUF:
             return block

@@ -75,7 +75,7 @@ class Work:
 
         labels = [unary.kept for unary in self.unaries]
         strides = [_prepared(u, self.sizes, parts) for u in self.unaries]
-        # Tensors that are neither operands nor views of them.
+        # Tensors with memory of their own: neither operands nor views of operands.
         made = {at: nbytes(u.kept) for at, u in enumerate(self.unaries) if u.summed}
         peak = live = sum(made.values())
         where = "".join(labels)

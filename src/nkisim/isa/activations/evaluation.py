@@ -162,7 +162,7 @@ def in_blocks(call: Call) -> Shortcut | None:
     if op is None or dst.size < _SMALL:
         return None
     if op.name == "copy" and call["bias"] is not None:
-        return None  # the bias is ignored, after a check of its values
+        return None  # in_blocks does not check the values of an ignored bias
     inputs = [data, *(tensor for _, tensor in call.tensors("bias", "scale"))]
     if not writes_rows(dst) or not all(map(reads_rows, inputs)):
         return None
@@ -196,7 +196,7 @@ def _evaluate_rows(
     """Write ``op(data * scale + bias)`` to ``out``; return the reduction of each row."""
     part = None if reduction is None else np.empty(len(out), _F32)
     if op.domain is not None and np.may_share_memory(out, data):
-        data = data.copy()  # a finding needs all inputs
+        data = data.copy()  # a finding shows inputs
     function = function_of(op, out.size)
     elements = BLOCK if isinstance(op.activation, np.ufunc) else _SMALL_BLOCK
     blocks = blocks_of_rows(len(out), out.shape[1], elements)

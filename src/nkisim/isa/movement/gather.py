@@ -193,8 +193,8 @@ def local_gather(
         index: Tile of uint16 on the partitions of ``src_buffer``: the columns at which runs begin.
         num_elem_per_idx: Number of consecutive elements that one index gathers: 1, 2, 4, 8, 16 or
             32.
-        num_valid_indices: Number of indices of each group of 16 partitions that are used, at most
-            4096; None uses all.
+        num_valid_indices: Number of indices that each group of 16 partitions uses, at most 4096;
+            None uses all.
     """
     rows, columns = src_buffer.shape
     count = num_valid_indices or LANES * index.shape[1]

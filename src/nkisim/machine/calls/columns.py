@@ -114,7 +114,7 @@ def check_same_index(data: Columns, scales: Columns, instruction: str) -> None:
 
 
 def staged_operand(columns: Columns, tensor: NkiTensor) -> NkiTensor:
-    """Return a dense copy of the elements of an operand that is read, and of their state."""
+    """Return a dense copy of a read operand's selected elements, with their state."""
     table, offsets, _ = columns
     copy = _dense(columns, tensor)
     storage = table._storage

@@ -135,7 +135,7 @@ def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, 
     parameters = list(declared.signature.parameters.values())
     operands = [i for i, p in enumerate(parameters) if p.name in declared.operands]
     varying = [i for i, p in enumerate(parameters) if p.name in declared.varying]
-    without = {*declared.operands, *declared.varying, "name"}  # the name is only for messages
+    without = {*declared.operands, *declared.varying, "name"}  # ``name`` is used in messages only
     others = [(i, p.default) for i, p in enumerate(parameters) if p.name not in without]
     usual = [*(_static_key(p.default) for p in parameters), declared.name]
 

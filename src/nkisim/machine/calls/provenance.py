@@ -61,7 +61,7 @@ def propagate_taint(
             _mark_rows(target, _reached(read, instruction.spread, shape), value)
             continue
         if target.indirection is not None:
-            continue  # the destination is unknown
+            continue  # an unknown offset selects the destination
         origins = _reached(read, instruction.spread, target.shape)
         if part is not None:
             origins = np.where(part, origins, 0)

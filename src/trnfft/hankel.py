@@ -163,7 +163,8 @@ def _constant(mu: float, bias: float) -> float:
     """Return the coefficient of the constant: ``2^q G((mu+1+q)/2) / G((mu+1-q)/2)``, q the bias."""
     plus, minus = (mu + 1 + bias) / 2, (mu + 1 - bias) / 2
     if bias == int(bias):
-        # At integer distance the quotient is a finite product, even between two poles.
+        # If the arguments of both gamma functions differ by an integer, the quotient is a finite
+        # product, even between two poles.
         product = 1.0
         for step in range(abs(int(bias))):
             product *= min(plus, minus) + step

@@ -280,7 +280,7 @@ def plan_contraction(
 
     Args:
         subscripts: As for ``einsum``.
-        *operands: Tensors; only shape and dtype are used.
+        *operands: Tensors; only shape and dtype are used, and the strides with ``memory_limit``.
         precision: As for ``einsum``.
         memory_limit: Maximum bytes that an execution allocates at a time, the result included;
             larger contractions are computed in slices. It holds for operands with these strides.

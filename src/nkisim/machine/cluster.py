@@ -79,7 +79,7 @@ class Member:
         return self.cluster.counters[key]
 
     def record_sync(self, instruction: str, number: int) -> None:
-        """Record that this core synchronises with the other of its rank; flag divergent lines."""
+        """Record that both cores of the rank synchronise; flag calls at different lines."""
         here, key = user_line(), (self.rank, instruction, number)
         there = self.cluster.lines.setdefault(key, here)
         if there != here:

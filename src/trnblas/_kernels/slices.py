@@ -60,8 +60,8 @@ def load_plane(plane: Tile, k: int, rows: int, tiles: int, c0: int, c1: int) -> 
 def fast_two_sum(a: Tile, b: Tile, engine: Any, last: Any) -> tuple[Tile, Tile]:
     """Return the rounded sum of ``a`` and ``b``, and its error, in SBUF.
 
-    It is exact if ``|a| >= |b|``, and if ``a`` is a multiple of the last bit of ``b``. ``a`` may be
-    in PSUM; ``last`` is the engine of the operation that does not read it.
+    The error is exact if ``|a| >= |b|``, and also if ``a`` is a multiple of the last bit of ``b``.
+    ``a`` may be in PSUM; ``last`` is the engine of the operation that does not read it.
     """
     total = nl.ndarray(b.shape, dtype=nl.float32, buffer=nl.sbuf)
     rest = nl.ndarray(b.shape, dtype=nl.float32, buffer=nl.sbuf)

@@ -69,7 +69,7 @@ def even_width(extent: int, limit: int) -> int:
 
 
 def panel_width(blocks: int, itemsize: int, reserved: int) -> int:
-    """Return the maximum columns of a panel, given ``reserved`` columns of other residents."""
+    """Return the maximum columns of a panel if ``reserved`` columns of SBUF are taken."""
     return min(PANEL_BYTES // (blocks * itemsize) - reserved, BANKS * BANK)
 
 

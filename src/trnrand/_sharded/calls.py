@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from torch.distributed.tensor import DTensor, Placement
 
 _REPLACED = ("out", "total", "device")
-"""Arguments of the functions of one rank that a mesh replaces."""
+"""Arguments of the single-rank functions that the functions of a mesh do not have."""
 NEVER_SPLIT = -1
 """In place of a number of trailing dimensions: the parameter is the same for all samples."""
 _ADDED = (("device_mesh", inspect.Parameter.empty), ("placements", None), ("check", True))

@@ -264,7 +264,7 @@ def laplace(
     out: Tensor | None = None,
     total: int | None = None,
 ) -> Request:
-    """Return samples of the Laplace distribution, with density exp(-|x - loc| / scale) / 2 scale.
+    """Return samples of the Laplace distribution, density exp(-|x - loc| / scale) / (2 scale).
 
     Raises:
         ParameterError: ``scale`` is not positive, or another argument is outside of its range.

@@ -2,11 +2,12 @@
 
 With A = Q R the Gram matrix A^T A is R^T R, so R is a Cholesky factor and Q = A inv(R): products
 and triangular solutions only. One pass is accurate only for small condition numbers. So the first
-three passes shift the Gram matrix by a small multiple of its norm, which cannot break down and
-improves the condition number a thousandfold each; two more passes make Q orthogonal to rounding.
-Dependent columns are zero after the first pass: noise below the rounding errors of the others gives
-them a direction, which the passes scale to length 1. R is the upper triangle of Q^T A. In real
-forms of complex matrices every pass keeps pairs of columns equal to one complex column, to the last
+three passes shift the Gram matrix by a small multiple of its norm. A shifted pass cannot break
+down, and divides the condition number by about a thousand. Two more passes make Q orthogonal to
+rounding. Dependent columns are zero after the first pass: noise below the rounding errors of the
+others gives them a direction, which the passes scale to length 1. R is the upper triangle of Q^T A.
+In real forms of complex matrices every pass keeps pairs of columns equal to one complex column, to
+the last
 bit: rounding would turn them differently where columns are nearly dependent.
 
 Layout   Q^T with rows on partitions for triangular solutions, and Q for Gram matrices
@@ -47,7 +48,7 @@ SHIFTED, PASSES = 3, 5
 SHIFT = 2.0**-19
 """Sixteen units of float32's precision: more than the rounding errors of a Gram matrix's factor."""
 LEAST = 2.0**-30
-"""For a matrix of zeros."""
+"""Smallest norm that SHIFT multiplies, so that a matrix of zeros is shifted too."""
 
 
 @nki.jit

@@ -16,7 +16,7 @@ M = TypeVar("M")
 
 
 def documented(member: M, name: str = "") -> M:
-    """Give a member of tensors to the versions whose documentation lists it."""
+    """Make a member of tensors exist only in the versions whose documentation lists it."""
     name = name or str(getattr(member, "__name__", ""))
     there = [v for v in VERSIONS if name in members(v, "nki.language", "NkiTensor")]
     return cast(M, ByVersion(name, dict.fromkeys(there, member)))

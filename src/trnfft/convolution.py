@@ -40,7 +40,8 @@ def fftconvolve(in1: Spectrum, in2: Spectrum, mode: Mode = "full", axes: Dims = 
         in2: The second tensor.
         mode: ``"full"`` returns all ``n1 + n2 - 1`` sums and ``"same"`` the central n1 of them.
             ``"valid"`` returns the sums without zero padding; one tensor must then be at least as
-            large as the other along all axes, except those where one of them has a single element.
+            large as the other along all axes, except axes along which a tensor has a single
+            element.
         axes: Dimensions to convolve along, by default all.
 
     Raises:

@@ -462,8 +462,8 @@ def local_gather(
             begin.
         num_elem_per_idx: Number of consecutive elements that one index gathers: 1, 2, 4, 8,
             16 or 32.
-        num_valid_indices: Number of indices of each group of 16 partitions that are used,
-            at most 4096; None uses all.
+        num_valid_indices: Number of indices that each group of 16 partitions uses, at most
+            4096; None uses all.
         name: Label of the call; it has no effect.
     """
 
@@ -490,8 +490,7 @@ def memset(
 
     Args:
         dst: Tile that is filled.
-        value: Number that every element receives, of the kind of the dtype of ``dst``:
-            integer tiles take integers.
+        value: Number that every element receives; integer tiles take integers.
         engine: Engine that runs the call; with ``unknown`` it is the first of those that
             can.
         name: Label of the call; it has no effect.
@@ -1104,7 +1103,7 @@ def tensor_scalar_reduce(
     From NKI 0.4.0 on ``reduce_cmd`` chains calls on the Vector engine's accumulator registers;
     ``reset_reduce`` starts from 0 with any operator, as 0.4.0 and 0.5.0 document it, and from the
     operator's neutral element from 0.6.0 on. From then on the result may stay in the registers
-    (``reduce_res=None``), and ``reduce_res_negate`` negates what is written, not the registers.
+    (``reduce_res=None``), and ``reduce_res_negate`` negates the written result, not the registers.
 
     The order in which a sum adds its terms is not specified by the hardware.
 
@@ -1186,13 +1185,13 @@ def topk(
     """Return the K largest of ``n`` values and their indices, for each group of 16 partitions.
 
     A group holds one list: element i is on its partition i % 16, in column i // 16. K is the number
-    of elements per partition of ``val_dst``. Values ascend; of equal ones those with the smallest
-    indices are taken, the smallest index last. All 16 partitions of a group receive the result. The
-    documentation does not state which partitions do; its example returns whole tiles.
+    of elements per partition of ``val_dst``. Values ascend. Among equal values the call takes the
+    smallest indices, and returns the smallest index last. All 16 partitions of a group receive the
+    result. The documentation does not state which partitions do; its example returns whole tiles.
 
     From NKI 0.7.0 on the results have the layout of the list: result j is on partition j % 16, in
-    column j // 16, and the other elements are not written. Without ``sorted`` no order is
-    promised; the order is that of 0.6.0.
+    column j // 16, and the other elements are not written. Without ``sorted`` NKI promises no
+    order; the order is the same as in 0.6.0.
 
     Args:
         val_dst: Tile (P, K) of bfloat16 in SBUF that receives the values.

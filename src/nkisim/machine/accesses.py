@@ -128,7 +128,7 @@ def _flag_unwritten(
 
 
 def _is_written_by_other_core(tensor: View, hidden: np.ndarray) -> bool:
-    """Return whether, after a synchronisation, the other core's twin tensor has these written."""
+    """Return whether the other core wrote these in its tensor and the cores have synchronised."""
     core = CORE.get()
     if core is None or core.member is None or not core.member.synchronised:
         return False

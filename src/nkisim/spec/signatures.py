@@ -146,7 +146,7 @@ def open_function(
     instruction. So required parameters have a sentinel default, and surplus or unknown arguments
     are accepted and rejected here. Only an argument that is given twice is rejected by Python.
 
-    It is compiled at its first call: a program calls few of the functions that there are.
+    The function is compiled at its first call, because a program calls few of all functions.
 
     Args:
         name: Its name.

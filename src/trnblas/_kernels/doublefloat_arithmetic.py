@@ -12,11 +12,11 @@ to the exact result unless said otherwise.
 
 Layout   any SBUF tiles of one shape; a pair is a tuple of two tiles
 Limits   the bounds hold while every nonzero operand and result is between 2**-60 and 2**60 in
-         modulus. Below, an absolute error of at most 2**-121 is added to a sum, a product, a
+         modulus. Smaller values add an absolute error of at most 2**-121 to a sum, a product, a
          quotient and its numerator, whether the chip keeps subnormal numbers or flushes them to 0:
-         at most 32 operations do so, by up to 2**-126. Where a part overflows, which takes an
-         operand or a result of at least 2**114, and for infinities and NaN, the pair has a NaN or
-         an infinity, never a wrong finite number
+         at most 32 operations have subnormal results, each with an error of up to 2**-126. Where a
+         part overflows, which takes an operand or a result of at least 2**114, and for infinities
+         and NaN, the pair has a NaN or an infinity, never a wrong finite number
 Cost     Vector instructions on a tile: add 20, multiply 24, divide 81 and a reciprocal
 Lever    error-free transformations: the rounding errors of float32 sums and products are float32
          numbers, computed exactly. The chip has no fused multiply-add, so products are split

@@ -30,8 +30,8 @@ _LEAST = 4
 _PASS_CYCLES = 32_000
 """Tensor engine cycles that an image by factors loses.
 
-It goes through HBM once more, and the products of its first and last columns wait. The value is
-fitted to times of ``nkisim profile``, within 5 us.
+The image goes through HBM once more, and the products of its first and last columns wait. The value
+is fitted to times of ``nkisim profile``, within 5 us.
 """
 
 

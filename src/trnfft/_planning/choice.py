@@ -232,7 +232,7 @@ def two_d_constants(n: int, inverse: bool, scale: float, kind: str = "full") -> 
 def _counts(n: int) -> _Wide:
     """Return how many points of the full spectrum each point of a half spectrum represents.
 
-    This is 2 for a point and its conjugate, and 1 for points 0 and n / 2.
+    The number is 2 for a point that also represents its conjugate, and 1 for points 0 and n / 2.
     """
     counts = np.full(n // 2 + 1, 2.0)
     counts[0] = 1.0

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _REPLACED = ("out", "total", "device")
 """Arguments of the single-rank functions that the functions of a mesh do not have."""
 NEVER_SPLIT = -1
-"""In place of a number of trailing dimensions: the parameter is the same for all samples."""
+"""Value in ``events`` for a parameter that is the same for all samples."""
 _ADDED = (("device_mesh", inspect.Parameter.empty), ("placements", None), ("check", True))
 Split = tuple[int | None, ...]
 

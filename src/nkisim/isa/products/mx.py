@@ -468,8 +468,8 @@ def nc_matmul_mx(
 def _dequantised(operand: Loaded, scale: Array) -> Array:
     """Return the values of an operand as (contraction, words).
 
-    They are float32. They are float64 if a scaled value exceeds float32, because its product with a
-    small value may still fit.
+    They are float32. They are float64 if a scaled value exceeds float32, because the product of
+    this value with a small one may still fit float32.
     """
     tensor, words = operand
     stored = scale[_scale_rows(tensor.shape[0])].view(np.uint8)

@@ -134,10 +134,10 @@ class PatternMethods(ViewMethods):
     def indirect(self, index: Any, num_elem: int | None = None) -> Self:
         """Return the elements of each partition that offsets in an SBUF tile select.
 
-        All partitions of a group of n have the same offsets; n is 16, for the Tensor engine 32.
-        They are in the rows of ``index`` on the partitions of the group: offset i is in row i mod n
-        of them and column i div n. An offset is the number of an element in a partition of this
-        view. NeuronCore-v4 takes such views as operands of some instructions.
+        All partitions of a group of n have the same offsets; n is 16, for the Tensor engine 32. The
+        rows of ``index`` on the partitions of the group hold the offsets: offset i is in row i mod
+        n of these rows and in column i div n. An offset is the number of an element in a partition
+        of this view. NeuronCore-v4 takes such views as operands of some instructions.
 
         Args:
             index: Integers, with as many partitions as this view.

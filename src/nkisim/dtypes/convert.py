@@ -41,7 +41,8 @@ Bytes = np.ndarray[tuple[int, ...], np.dtype[np.uint8]]
 _F32 = np.dtype(np.float32)
 _U32 = np.dtype(np.uint32)
 
-# NumPy scalars of the array's own type: a plain Python int would be inspected at every call.
+# The constants are NumPy scalars of the array's type: NumPy would inspect the value of a Python int
+# in every operation.
 _LOW_HALF = np.uint32(0xFFFF)
 _HALF_BITS = np.uint32(16)
 _DROPPED = np.uint32(13)  # fraction bits of float32 that tfloat32 does not have

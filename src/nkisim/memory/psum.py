@@ -243,11 +243,11 @@ class _Groups:
         if group is not None and not group.interrupted:
             return group.evicted
         # Several groups share the region; for each element the last group decides.
-        met = [g for g in self.opened.values() if _meet(g.box, box)]
-        if not any(g.evicted for g in met):
+        overlapping = [g for g in self.opened.values() if _overlap(g.box, box)]
+        if not any(g.evicted for g in overlapping):
             return False
         read = _OpenBytes(self._pitch)
-        for group in sorted(met, key=lambda g: g.began):
+        for group in sorted(overlapping, key=lambda g: g.began):
             read.mark(group.region, 0)
             for part in group.reads:
                 read.mark(part, 1)
@@ -257,7 +257,7 @@ class _Groups:
         """Return the open elements of a region: all, none, or a mask."""
         if region in self.opened:
             return True
-        if self._ever_opened is None or not _meet(self._ever_opened, box):
+        if self._ever_opened is None or not _overlap(self._ever_opened, box):
             return False
         self._mark_all()
         mask = self._marks.of(region)
@@ -337,7 +337,7 @@ def union_of(a: Box, b: Box) -> Box:
     return min(a[0], b[0]), max(a[1], b[1]), min(a[2], b[2]), max(a[3], b[3])
 
 
-def _meet(a: Box, b: Box) -> bool:
+def _overlap(a: Box, b: Box) -> bool:
     """Return whether two boxes overlap."""
     return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]
 

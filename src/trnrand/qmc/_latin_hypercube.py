@@ -23,7 +23,7 @@ _ORDER, _PLACE = 5, 6
 # division, places next to an end of the interval must differ from the end.
 _EXACT_BITS = 51
 _PLACE_BITS = 32
-# Coordinates that are computed together for small sets.
+# Dimensions are computed in groups with up to this number of coordinates, at least one each.
 _BLOCK = 1 << 15
 
 
@@ -87,7 +87,7 @@ def latin_hypercube(
 def _coordinates(
     seed: int, dims: np.ndarray, count: int, centered: bool, dtype: torch.dtype, precision: int
 ) -> Tensor:
-    """Return some coordinates of all points, one in each row."""
+    """Return the coordinates of all points in some dimensions, one dimension per row."""
     order = random_permutations(random_numbers(seed, _ORDER, dims, count))
     places: np.ndarray | float = 0.5
     if not centered:
@@ -97,7 +97,8 @@ def _coordinates(
         places = (random.view(np.int64) + 0.5) * 2.0**-bits
     rounded = rounded_down(torch.from_numpy((order + places) / count), dtype)
     if dtype is not torch.float64 and count <= 1 << precision:
-        # Coordinates rounded below their interval are rounded up; the product is exact.
+        # A coordinate that was rounded to a value below its interval becomes the next larger float.
+        # The product with ``count`` is exact, so the comparison is, too.
         below = rounded.to(torch.float64) * count < torch.from_numpy(order)
         rounded = one_up(rounded, below)
     return rounded

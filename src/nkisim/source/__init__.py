@@ -5,6 +5,8 @@ The text is read, not run. Changes of it are in ``nkisim.rewriting``.
 
 from nkisim.source.effects import Effect, Effects
 from nkisim.source.expressions import (
+    COMPARISONS,
+    OPERATORS,
     base_name,
     expression,
     extent_of,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
-from nkisim.source.expressions import expression, names_in
+from nkisim.source.expressions import base_name, expression, names_in
 from nkisim.source.meaning import FileGlobals
 from nkisim.source.names import RANGES, keeps_state, range_of, tensor_functions, written_operands
 from nkisim.source.scopes import Function
@@ -149,6 +149,13 @@ class Effects:
             frozenset(self._variable(name) for name in names),
             frozenset(self._variable(name) for name in written),
         )
+
+    def written(self, but: ast.Call | None = None) -> set[str]:
+        """Return the names of the operands that calls of NKI write, without one of the calls."""
+        calls = [c for c in self._tree.within(self.function.body, ast.Call) if c is not but]
+        operands = [node for c in calls for node in written_operands(c, self._path(c.func))]
+        bases = map(base_name, operands)
+        return {base.id for base in bases if base is not None}
 
     def _is_counter(self, name: str) -> bool:
         """Return whether a name is the variable of loops, and used only in them."""

@@ -16,6 +16,29 @@ _COMPOUND = (
 )
 
 
+OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add",
+    ast.Sub: "subtract",
+    ast.Mult: "multiply",
+    ast.Div: "divide",
+    ast.Pow: "power",
+    ast.BitAnd: "bitwise_and",
+    ast.BitOr: "bitwise_or",
+    ast.BitXor: "bitwise_xor",
+    ast.LShift: "left_shift",
+    ast.RShift: "right_shift",
+}
+COMPARISONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "less",
+    ast.LtE: "less_equal",
+    ast.Gt: "greater",
+    ast.GtE: "greater_equal",
+    ast.Eq: "equal",
+    ast.NotEq: "not_equal",
+}
+"""The functions of nki.language for operators and comparisons of Python."""
+
+
 def is_simple(node: ast.AST) -> bool:
     """Return whether a node is a statement that contains no other statements."""
     return isinstance(node, ast.stmt) and not isinstance(node, _COMPOUND)

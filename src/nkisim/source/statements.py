@@ -48,6 +48,16 @@ class Statement:
         made = self.statement.targets[0] if isinstance(self.statement, ast.Assign) else None
         return made.id if isinstance(made, ast.Name) else ""
 
+    @property
+    def value(self) -> ast.expr | None:
+        """The expression that the statement assigns, evaluates or returns."""
+        return getattr(self.statement, "value", None)
+
+    def maker(self, name: str) -> ast.Assign | None:
+        """Return the assignment of a variable in the function; None unless there is one."""
+        makers = [s for s in self.all(ast.Assign) if ast.unparse(s.targets[0]) == name]
+        return makers[0] if len(makers) == 1 else None
+
     def loops(self) -> list[ast.For]:
         """Return the loops of the function around the statement, outermost first."""
         found: list[ast.For] = []

@@ -14,7 +14,6 @@ from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.source import expression, names_in
 from nkisim.suggestions import (
-    arguments,
     calls,
     loops,
     products,
@@ -23,7 +22,7 @@ from nkisim.suggestions import (
     staging,
     tiling,
 )
-from nkisim.suggestions.statement import FIXES, case_of, compound_case_of
+from nkisim.suggestions.statement import FIXES, NoFixError, case_of, compound_case_of
 
 __all__ = ["complete", "explained", "settle", "suggestion"]
 
@@ -47,6 +46,8 @@ def suggestion(finding: Finding) -> Rewrite | None:
     try:
         with SYNTAX_LOCK:
             return fix(case)
+    except NoFixError:
+        return None
     except Exception:
         # No fix was written for such code: report the finding without one. The
         # tests of this package fail where this is logged.

@@ -3,132 +3,90 @@
 from __future__ import annotations
 
 import ast
-import copy
 from dataclasses import dataclass
 
 from nkisim.diagnostics import Rewrite
-from nkisim.source import expression, extent_of, indices
+from nkisim.source import (
+    Statement,
+    base_name,
+    expression,
+    extent_of,
+    indices,
+    names_in,
+    number,
+    range_of,
+    rewritten,
+)
 from nkisim.suggestions.staging import written_part
-from nkisim.suggestions.statement import Case, fixes
+from nkisim.suggestions.statement import Case, expect, fixes, one_of, only_if, required
 
 _NEUTRAL = {"add": "0.0", "multiply": "1.0"}
 """Values that an operation leaves as they are."""
 
-_UNROLLED = ("affine_range", "range", "sequential_range", "static_range")
-"""Loops whose index is a number."""
+_ACCUMULATING = {
+    "tensor_tensor": (("data1", "data2"), "op"),
+    "scalar_tensor_tensor": (("operand1",), "op1"),
+}
+"""By instruction, the operands that can be a sum so far, and the parameter of the operator."""
 
 _MAKES_TILES = {"ndarray", "zeros", "ones", "full", "zeros_like", "empty_like", "arange", "iota"}
 """Functions whose result has a shape of its own."""
 
 
 @fixes("R003")
-def _in_order(case: Case) -> Rewrite | None:
+def _in_order(case: Case) -> Rewrite:
     """A loop whose iterations depend on each other is sequential.
 
     Only if one loop around the statement is unordered: of several, any could be meant.
     """
-    unordered = [
-        loop
-        for loop in case.loops()
-        if isinstance(loop.iter, ast.Call)
-        and case.path(loop.iter.func) == "nki.language.affine_range"
-    ]
-    if len(unordered) != 1:
-        return None
-    (loop,) = unordered
-    source = ast.unparse(loop.iter).replace("affine_range", "sequential_range", 1)
+    loop, call = case.loop_over("affine_range")
+    source = ast.unparse(call).replace("affine_range", "sequential_range", 1)
     return case.head(loop, ast.unparse(loop.target), source)
-
-
-# -- products --------------------------------------------------------------------------------------
-
-
-@fixes("S030")
-def _by_columns(case: Case) -> Rewrite | None:
-    """A product with too many columns is computed for some of them at a time."""
-    dst, moving = case.fact("dst"), case.fact("moving")
-    known = {"dst", "stationary", "moving", "accumulate"}
-    if dst is None or moving is None or not case.is_bare or set(case.arguments) - known:
-        return None
-    if not case.name("dst") or not case.name("moving"):
-        return None
-    if len(dst.shape) != 2 or len(moving.shape) != 2 or dst.shape[1] != moving.shape[1]:
-        return None
-    first, last, step = case.fresh("c"), case.fresh("c1"), f"{case.nl}.tile_size.gemm_moving_fmax"
-    extent = f"{case.text('moving')}.shape[1]"
-    given = {name: case.text(name) for name in case.arguments}
-    given |= {name: f"{given[name]}[:, {first}:{last}]" for name in ("dst", "moving")}
-    return case.rewrite(
-        f"for {first} in range(0, {extent}, {step}):",
-        f"    {last} = min({first} + {step}, {extent})",
-        f"    {case.with_given(**given)}",
-    )
 
 
 # -- what nothing has written ----------------------------------------------------------------------
 
 
 @fixes("M001", "M002")
-def _unwritten(case: Case) -> Rewrite | None:
+def _unwritten(case: Case) -> Rewrite:
     """A sum begins with zeros, a product with ones; of a partly filled tile that part is read."""
-    return _beginning(case) or written_part(case)
+    return one_of(case, _beginning, written_part)
 
 
-def _beginning(case: Case) -> Rewrite | None:
+def _beginning(case: Case) -> Rewrite:
     """A tile that is added to, and that nothing has written, is filled where it is made.
 
     That is in front of the loop that adds to it, or in the same block.
     """
-    tile, value = _accumulator(case), _NEUTRAL.get(_last_operator(case))
-    data = case.finding.data
-    if tile is None or value is None or data["unwritten"] < data["elements"]:
-        return None
-    maker = _maker(case, tile)
-    if maker is None:
-        return None
+    operands, op = required(_ACCUMULATING.get(case.function))
+    tile, operand = case.name("dst"), case.finding.operand
+    named = [name for name in case.arguments if tile and case.name(name) == tile]
+    only_if(operand in operands, operand in named, len(named) == 2)
+    path = case.path(required(case.arguments.get(op)))
+    value = required(_NEUTRAL.get(path.removeprefix("nki.language.")))
+    only_if(case.finding.data["unwritten"] >= case.finding.data["elements"])
+    maker = required(case.maker(tile))
     around = [loop for loop in case.loops() if maker.lineno < loop.lineno]
     # A sum that the loop uses elsewhere may begin in each iteration.
     alone = around and _uses(case, tile, around[0]) == _uses(case, tile, case.statement)
-    return _filled(case, tile, value) if (alone if around else maker in case.block) else None
+    only_if(alone if around else maker in case.block)
+    return _filled(case, tile, value)
 
 
-def _accumulator(case: Case) -> str | None:
-    """Return the name of the tile that an addition or a product accumulates in."""
-    parameters = {"tensor_tensor": ("data1", "data2"), "scalar_tensor_tensor": ("operand1",)}
-    dst, operand = case.name("dst"), case.finding.operand
-    named = [name for name in case.arguments if dst and case.name(name) == dst]
-    taken = operand in parameters.get(case.function, ()) and operand in named
-    return dst if taken and len(named) == 2 else None
-
-
-def _last_operator(case: Case) -> str:
-    op = case.arguments.get("op1" if case.function == "scalar_tensor_tensor" else "op")
-    return "" if op is None else case.path(op).removeprefix("nki.language.")
-
-
-def _maker(case: Case, name: str) -> ast.Assign | None:
-    """Return the statement that assigns the tile's variable; None unless there is exactly one."""
-    makers = [s for s in case.all(ast.Assign) if ast.unparse(s.targets[0]) == name]
-    return makers[0] if len(makers) == 1 else None
-
-
-def _filled(case: Case, name: str, value: str) -> Rewrite | None:
+def _filled(case: Case, name: str, value: str) -> Rewrite:
     """Fill a tile with a number, of its type, where it is made."""
-    maker, fact = _maker(case, name), case.variable(name)
-    if maker is None or fact is None:
-        return None
-    if "int" in fact.dtype:
+    maker = required(case.maker(name))
+    if "int" in required(case.variable(name)).dtype:
         value = value.removesuffix(".0")
     filled = case.isa("memset", dst=name, value=value)
     return case.at(maker).rewrite(ast.unparse(maker), filled)
 
 
 @fixes("M037")
-def _skipped(case: Case) -> Rewrite | None:
+def _skipped(case: Case) -> Rewrite:
     """A tile of which a transfer skips rows, and that nothing else has written, holds zeros."""
     dst, before = case.name("dst"), case.block[: case.block.index(case.statement)]
-    if not dst or _maker(case, dst) not in before or _uses(case, dst, before) > 1:
-        return None
+    only_if(dst, case.maker(dst) in before, _uses(case, dst, before) < 2)
     return _filled(case, dst, "0.0")
 
 
@@ -136,11 +94,48 @@ def _uses(case: Case, name: str, outer: ast.AST | list[ast.stmt]) -> int:
     return sum(node.id == name for node in case.tree.within(outer, ast.Name))
 
 
+# -- sums ------------------------------------------------------------------------------------------
+
+
+@fixes("M003", "M004", "M043", "W001")
+def _first_step_overwrites(case: Case) -> Rewrite:
+    """The first step of the loop over the contraction begins the sum, the others add to it."""
+    dst = required(case.arguments.get("dst"))
+    base = required(base_name(dst))
+    only_if(case.rule != "M004" or _is_cleared(case, base.id))
+    used, steps = names_in(dst), []
+    for loop in case.loops():
+        inside = case.tree.within(loop.body, ast.Name)
+        makes = any(n.id == base.id and isinstance(n.ctx, ast.Store) for n in inside)
+        if isinstance(loop.target, ast.Name) and loop.target.id not in used and not makes:
+            steps.append(loop)
+    only_if(len(steps) < 2)  # else it is not clear which loop is the contraction
+    text = _not_first(case, steps[0]) if steps else "False"
+    given = {name: case.text(name) for name in case.arguments if name != "accumulate"}
+    return case.rewrite(case.with_given(**given, accumulate=text))
+
+
+def _not_first(case: Case, loop: ast.For) -> str:
+    """Return a condition that is true in all iterations of a range but the first."""
+    call = expect(ast.Call, loop.iter)
+    only_if(case.path(call.func).endswith("range"))
+    start = "0" if len(call.args) == 1 else ast.unparse(call.args[0])
+    return f"({ast.unparse(loop.target)} > {start})"
+
+
+def _is_cleared(case: Case, name: str) -> bool:
+    """Return whether a tile is filled with zeros, so that beginning a sum means the same."""
+    made = [Statement(case.source, s) for s in (*case.all(ast.Assign), *case.all(ast.Expr))]
+    filled = [one for one in made if one.function == "memset" and one.name("dst") == name]
+    zeros = any(number(one.arguments.get("value")) == 0 for one in filled)
+    return zeros or any(one.function == "zeros" and one.target == name for one in made)
+
+
 # -- tails -----------------------------------------------------------------------------------------
 
 
 @fixes("M006")
-def _tail(case: Case) -> Rewrite | None:
+def _tail(case: Case) -> Rewrite:
     """A loop over whole blocks of an output gets an iteration for the rest.
 
     Only if the extent is known to be that of the output, and every statement of the loop works on
@@ -148,16 +143,13 @@ def _tail(case: Case) -> Rewrite | None:
     """
     found = [blocks for loop in case.all(ast.For) if (blocks := _Blocks.of(case, loop))]
     writes = [(blocks, axes) for blocks in found if (axes := blocks.axes(case.target))]
-    if len(writes) != 1:
-        return None
+    only_if(len(writes) == 1)
     blocks, (axis, *others) = writes[0]
     spans = case.finding.data["unwritten_box"]
-    if others or axis >= len(spans) or not blocks.covers_body(case):
-        return None
+    only_if(not others, axis < len(spans), blocks.covers_body(case))
     start, stop = spans[axis]
-    whole = start == stop // blocks.size * blocks.size
-    if not whole or not _is_extent(case, blocks.extent, axis, stop):
-        return None
+    only_if(start == stop // blocks.size * blocks.size)
+    only_if(_is_extent(case, blocks.extent, axis, stop))
     return case.at(blocks.loop).rewrite(ast.unparse(blocks.clipped()))
 
 
@@ -187,18 +179,11 @@ class _Blocks:
     @classmethod
     def of(cls, case: Case, loop: ast.For) -> _Blocks | None:
         """Return a loop as one over blocks, None if it is another one."""
-        call = loop.iter
-        if not isinstance(call, ast.Call) or len(call.args) != 1 or call.keywords:
-            return None
-        count = call.args[0]
-        if not isinstance(loop.target, ast.Name) or not isinstance(count, ast.BinOp):
-            return None
-        if not isinstance(count.op, ast.FloorDiv) or not isinstance(count.right, ast.Constant):
-            return None
-        size = count.right.value
-        if case.path(call.func).rpartition(".")[2] not in _UNROLLED or type(size) is not int:
-            return None
-        return cls(loop, loop.target.id, count.left, size)
+        start, stop, step = range_of(loop, case.path) or ("", "None", "")
+        match expression(stop):
+            case ast.BinOp(extent, ast.FloorDiv(), ast.Constant(int(size))) if start == "0":
+                return cls(loop, ast.unparse(loop.target), extent, size) if step == "1" else None
+        return None
 
     def axes(self, name: str) -> set[int]:
         """Return the dimensions in which the loop goes through a tensor by blocks."""
@@ -246,15 +231,13 @@ class _Blocks:
 
     def clipped(self) -> ast.For:
         """Return the loop with an iteration for the rest, and blocks that end with the extent."""
-        new = copy.deepcopy(self.loop)
         extent, size = ast.unparse(self.extent), self.size
-        assert isinstance(new.iter, ast.Call)
-        count = f"({extent} + {size - 1}) // {size}"
-        new.iter.args = [expression(count)]
-        for cut in _Blocks(new, self.index, self.extent, size)._cut():
-            for part in filter(self._is_block, indices(cut)):
-                assert isinstance(part, ast.Slice)
-                assert part.upper is not None
-                text = f"min({ast.unparse(part.upper)}, {extent})"
-                part.upper = expression(text)
+
+        def change(part: ast.expr) -> ast.expr | None:
+            if isinstance(part, ast.Slice) and part.upper is not None and self._is_block(part):
+                part.upper = expression(f"min({ast.unparse(part.upper)}, {extent})")
+            return None
+
+        new = rewritten(self.loop, change)
+        expect(ast.Call, new.iter).args = [expression(f"({extent} + {size - 1}) // {size}")]
         return new

@@ -6,25 +6,21 @@ import ast
 
 from nkisim.diagnostics import Fact, Rewrite
 from nkisim.suggestions.staging import PARTITIONS
-from nkisim.suggestions.statement import Case, fixes
+from nkisim.suggestions.statement import Case, expect, fixes, only_if, required
 
 _COLUMNS = 512
 """Columns of a bank of PSUM, in float32."""
 
 
-def product(case: Case, left: ast.expr, right: ast.expr) -> Rewrite | None:
+def product(case: Case, left: ast.expr, right: ast.expr) -> Rewrite:
     """Return the product of two matrices, as NumPy means it, in the variable of the statement.
 
     Only if the shapes are known to fit, and one instruction computes it.
     """
-    facts = [case.variable(n.id) if isinstance(n, ast.Name) else None for n in (left, right)]
-    first, second = facts
-    if not case.target or first is None or second is None or first.dtype != second.dtype:
-        return None
-    if len(first.shape) != 2 or len(second.shape) != 2 or first.shape[1] != second.shape[0]:
-        return None
-    if max(*first.shape, second.shape[0]) > PARTITIONS or second.shape[1] > _COLUMNS:
-        return None
+    first, second = (required(case.named(node)) for node in (left, right))
+    only_if(case.target, first.dtype == second.dtype)
+    only_if(len(first.shape) == len(second.shape) == 2 and first.shape[1] == second.shape[0])
+    only_if(max(first.shape) <= PARTITIONS, second.shape[1] <= _COLUMNS)
     lines, turned = _turned(case, first)
     moving = second.name
     if "hbm" in second.buffer:
@@ -41,11 +37,10 @@ def product(case: Case, left: ast.expr, right: ast.expr) -> Rewrite | None:
     )
 
 
-def transposed(case: Case, operand: ast.expr) -> Rewrite | None:
+def transposed(case: Case, operand: ast.expr) -> Rewrite:
     """Return the transpose of a matrix in the variable of the statement."""
-    fact = case.variable(operand.id) if isinstance(operand, ast.Name) else None
-    if not case.target or fact is None or len(fact.shape) != 2 or max(fact.shape) > PARTITIONS:
-        return None
+    fact = required(case.named(operand))
+    only_if(case.target, len(fact.shape) == 2 and max(fact.shape) <= PARTITIONS)
     lines, _ = _turned(case, fact, case.target)
     return case.rewrite(*lines)
 
@@ -59,40 +54,35 @@ def _turned(case: Case, fact: Fact, name: str = "") -> tuple[list[str], str]:
 
 
 @fixes("L026")
-def _operator(case: Case) -> Rewrite | None:
+def _operator(case: Case) -> Rewrite:
     """``a @ b`` is a product."""
-    value = getattr(case.statement, "value", None)
-    if not isinstance(value, ast.BinOp) or not isinstance(value.op, ast.MatMult):
-        return None
+    value = expect(ast.BinOp, case.value)
+    expect(ast.MatMult, value.op)
     return product(case, value.left, value.right)
 
 
 @fixes("S061")
-def _of_language(case: Case) -> Rewrite | None:
+def _of_language(case: Case) -> Rewrite:
     """``nl.matmul`` with the operands of NumPy."""
     given = case.arguments
-    if case.function != "matmul" or not {"x", "y"} <= set(given) or case.call is None:
-        return None
-    if getattr(case.statement, "value", None) is not case.call:
-        return None
+    only_if(case.function == "matmul", {"x", "y"} <= set(given), case.value is case.call)
     return product(case, given["x"], given["y"])
 
 
-def transposed_operand(case: Case, keyword: str) -> Rewrite | None:
+def transposed_operand(case: Case, keyword: str) -> Rewrite:
     """Return a product without the flag that an operand is transposed: it is, before."""
     operand, flag = keyword.removeprefix("transpose_"), case.arguments[keyword]
-    if not isinstance(flag, ast.Constant) or case.fact(operand) is None:
-        return None
-    return _matmul(case, (operand,) if flag.value else (), without=keyword)
+    only_if(case.fact(operand) is not None)
+    turned = (operand,) if expect(ast.Constant, flag).value else ()
+    return _matmul(case, turned, without=keyword)
 
 
-def _matmul(case: Case, turned: tuple[str, ...], without: str = "") -> Rewrite | None:
+def _matmul(case: Case, turned: tuple[str, ...], without: str = "") -> Rewrite:
     """Return a product of which some operands, which are names, are transposed before."""
     given = {name: case.text(name) for name in case.arguments if name != without}
     lines: list[str] = []
     for operand in turned:
-        if not case.name(operand):
-            return None
+        only_if(case.name(operand))
         more, given[operand] = _transpose(case, case.name(operand))
         lines += more
     return case.rewrite(*lines, case.isa("nc_matmul", **given))
@@ -112,16 +102,14 @@ def _transpose(case: Case, name: str, made: str = "") -> tuple[list[str], str]:
 
 
 @fixes("S028", "S031")
-def _contraction(case: Case) -> Rewrite | None:
+def _contraction(case: Case) -> Rewrite:
     """Operands with the contraction in their columns are transposed.
 
     Only if the shape of the result leaves no other possibility.
     """
     facts = {name: case.fact(name) for name in ("dst", "stationary", "moving")}
     shapes = {n: f.shape for n, f in facts.items() if f is not None and len(f.shape) == 2}
-    known = {*facts, "accumulate", "name"}
-    if len(shapes) != 3 or not case.is_bare or set(case.arguments) - known:
-        return None
+    only_if(len(shapes) == 3, case.is_plain(*facts, "accumulate", "name"))
     (k, m), (j, n) = shapes["stationary"], shapes["moving"]
     readings = {
         ("stationary",): m == j and shapes["dst"] == (k, n),
@@ -129,6 +117,5 @@ def _contraction(case: Case) -> Rewrite | None:
         ("stationary", "moving"): m == n and shapes["dst"] == (k, j),
     }
     fitting = [names for names, fits in readings.items() if fits]
-    if len(fitting) != 1 or shapes["dst"] == (m, n):
-        return None
+    only_if(len(fitting) == 1, shapes["dst"] != (m, n))
     return _matmul(case, fitting[0])

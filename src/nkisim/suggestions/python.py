@@ -4,123 +4,100 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable
 
 from nkisim.diagnostics import Rewrite
 from nkisim.intents import Intent, intent_of, language_name
-from nkisim.source import base_name, expression, names_in
+from nkisim.source import COMPARISONS, OPERATORS, base_name, expression, names_in
 from nkisim.suggestions.calls import is_of_rows, value_of
 from nkisim.suggestions.staging import divided
-from nkisim.suggestions.statement import Case, fixes
+from nkisim.suggestions.statement import Case, expect, fixes, one_of, only_if, required
 
-_BINARY: dict[type[ast.operator], str] = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-    ast.Pow: "power",
-    ast.BitAnd: "bitwise_and",
-    ast.BitOr: "bitwise_or",
-    ast.BitXor: "bitwise_xor",
-    ast.LShift: "left_shift",
-    ast.RShift: "right_shift",
-}
 _POWERS = {"2": "square", "2.0": "square", "0.5": "sqrt", "-0.5": "rsqrt", "-1": "reciprocal"}
 _IN_PLACE = ("add", "subtract", "multiply")
-_COMPARE: dict[type[ast.cmpop], str] = {
-    ast.Lt: "less",
-    ast.LtE: "less_equal",
-    ast.Gt: "greater",
-    ast.GtE: "greater_equal",
-    ast.Eq: "equal",
-    ast.NotEq: "not_equal",
-}
 _MODULES = ("numpy", "math")
 _NO_CODE = ("", "matmul")  # nl.matmul takes its first operand transposed
 
 
 @fixes("L027")
-def _operators(case: Case) -> Rewrite | None:
+def _operators(case: Case) -> Rewrite:
     """Operators and functions of NumPy become functions of ``nki.language``."""
-    if case.finding.data.get("condition"):
-        return None  # a tile in place of the condition would decide nothing
-    made: set[str] = set()
-
-    def is_tensor(node: ast.expr) -> bool:
-        if isinstance(node, ast.Name):
-            return case.variable(node.id) is not None
-        if isinstance(node, ast.Subscript):
-            return is_tensor(node.value)
-        return ast.unparse(node) in made
-
-    def marked(text: str) -> ast.expr:
-        made.add(text)
-        return expression(text)
-
-    def call(name: str, *operands: ast.expr) -> ast.expr:
-        return marked(f"{case.nl}.{name}({', '.join(map(ast.unparse, operands))})")
-
-    def change(node: ast.expr) -> ast.expr | None:
-        if isinstance(node, ast.BinOp) and (is_tensor(node.left) or is_tensor(node.right)):
-            name = _BINARY.get(type(node.op))
-            return marked(_of_two(case, name, node.left, node.right)) if name else None
-        if isinstance(node, ast.Compare) and len(node.ops) == 1:
-            operands = (node.left, node.comparators[0])
-            name = _COMPARE.get(type(node.ops[0]))
-            return call(name, *operands) if name and any(map(is_tensor, operands)) else None
-        if isinstance(node, ast.UnaryOp) and is_tensor(node.operand):
-            return call("negative", node.operand) if isinstance(node.op, ast.USub) else None
-        if isinstance(node, ast.Call):
-            return _function(case, node, is_tensor, call, marked)
-        return None
-
-    statement = case.statement
+    # A tile in place of a condition would decide nothing.
+    only_if(not case.finding.data.get("condition"))
+    tensors, statement = _Tensors(case), case.statement
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-        name = _BINARY.get(type(statement.op))
-        target = statement.target.id
-        if name is None:
-            return None
+        name, target = required(OPERATORS.get(type(statement.op))), statement.target.id
         value = _of_two(case, name, expression(target), statement.value)
         return case.rewrite(f"{target} = {value}")
     if isinstance(statement, ast.For):
-        new = case.replaced(change, statement.iter)
-        if not made and new == ast.unparse(statement.iter):
-            return None
+        new = case.replaced(tensors.change, statement.iter)
+        only_if(tensors.made or new != ast.unparse(statement.iter))
         return case.head(statement, ast.unparse(statement.target), new)
-    text = case.replaced(change)
-    return case.rewrite(text) if text != ast.unparse(statement) else None
+    text = case.replaced(tensors.change)
+    only_if(text != ast.unparse(statement))
+    return case.rewrite(text)
 
 
-def _function(
-    case: Case,
-    node: ast.Call,
-    is_tensor: Callable[[ast.expr], bool],
-    call: Callable[..., ast.expr],
-    marked: Callable[[str], ast.expr],
-) -> ast.expr | None:
-    """Return what replaces a function of NumPy or math, abs, len or range of a tensor."""
-    if not node.args or not is_tensor(node.args[0]):
-        return None
-    if isinstance(node.func, ast.Name):
-        tensor = ast.unparse(node.args[0])
-        if node.func.id == "abs":
-            return call("abs", node.args[0])
-        if node.func.id == "len":
-            return expression(f"{tensor}.shape[0]")
-        if node.func.id == "range" and len(node.args) == 1:
-            return expression(f"range({tensor}.shape[0])")
-        return None
-    module, _, function = case.path(node.func).rpartition(".")
-    intent = intent_of(function) if module in _MODULES else None
-    given: dict[str, ast.expr] = {k.arg or "**": k.value for k in node.keywords}
-    if intent is not None and intent.expression and not is_same(intent, function):
-        along = "axis=1" in intent.expression and is_of_rows(case, given, None)
-        fits = along == ("axis=1" in intent.expression) and len(node.args) == intent.operands
-        return marked(value_of(case, intent, *node.args)) if fits and not given else None
-    name = language_name(function) if module in _MODULES else ""
-    if name not in _NO_CODE and not node.keywords:
-        return call(name, *node.args)
-    return None
+class _Tensors:
+    """Expressions of a statement that are tensors, and what replaces them.
+
+    Attributes:
+        made: The new expressions, as text.
+    """
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self.made: set[str] = set()
+
+    def _is_tensor(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            return self._case.variable(node.id) is not None
+        if isinstance(node, ast.Subscript):
+            return self._is_tensor(node.value)
+        return ast.unparse(node) in self.made
+
+    def _new(self, text: str) -> ast.expr:
+        self.made.add(text)
+        return expression(text)
+
+    def _call(self, name: str, *operands: ast.expr) -> ast.expr:
+        return self._new(f"{self._case.nl}.{name}({', '.join(map(ast.unparse, operands))})")
+
+    def change(self, node: ast.expr) -> ast.expr | None:
+        """Return what replaces an expression; None for one that stays."""
+        if isinstance(node, ast.BinOp) and any(map(self._is_tensor, (node.left, node.right))):
+            name = OPERATORS.get(type(node.op))
+            return self._new(_of_two(self._case, name, node.left, node.right)) if name else None
+        if isinstance(node, ast.Compare) and len(node.ops) == 1:
+            operands = (node.left, node.comparators[0])
+            name = COMPARISONS.get(type(node.ops[0]))
+            tensors = any(map(self._is_tensor, operands))
+            return self._call(name, *operands) if name and tensors else None
+        if isinstance(node, ast.UnaryOp) and self._is_tensor(node.operand):
+            return self._call("negative", node.operand) if isinstance(node.op, ast.USub) else None
+        tensor = isinstance(node, ast.Call) and node.args and self._is_tensor(node.args[0])
+        return self._function(node) if tensor and isinstance(node, ast.Call) else None
+
+    def _function(self, node: ast.Call) -> ast.expr | None:
+        """Return what replaces a function of NumPy or math, abs, len or range of a tensor."""
+        case, tensor = self._case, ast.unparse(node.args[0])
+        if isinstance(node.func, ast.Name):
+            extents = {"len": f"{tensor}.shape[0]"}
+            if len(node.args) == 1:
+                extents["range"] = f"range({tensor}.shape[0])"
+            text = extents.get(node.func.id)
+            if node.func.id == "abs":
+                return self._call("abs", node.args[0])
+            return None if text is None else expression(text)
+        module, _, function = case.path(node.func).rpartition(".")
+        intent = intent_of(function) if module in _MODULES else None
+        given: dict[str, ast.expr] = {k.arg or "**": k.value for k in node.keywords}
+        if intent is not None and intent.expression and not is_same(intent, function):
+            along = "axis=1" in intent.expression and is_of_rows(case, given, None)
+            fits = along == ("axis=1" in intent.expression) and len(node.args) == intent.operands
+            return self._new(value_of(case, intent, *node.args)) if fits and not given else None
+        name = language_name(function) if module in _MODULES else ""
+        known = name not in _NO_CODE and not node.keywords
+        return self._call(name, *node.args) if known else None
 
 
 def is_same(intent: Intent, name: str) -> bool:
@@ -137,7 +114,7 @@ def _of_two(case: Case, name: str, left: ast.expr, right: ast.expr) -> str:
 
 
 @fixes("D013", "D014")
-def _quotient(case: Case) -> Rewrite | None:
+def _quotient(case: Case) -> Rewrite:
     """A quotient is a product with a reciprocal, and a power by a number a function of its own."""
     name = {"D013": "divide", "D014": "power"}[case.rule]
     path = f"nki.language.{name}"
@@ -148,17 +125,16 @@ def _quotient(case: Case) -> Rewrite | None:
             return None
         return expression(_of_two(case, name, *node.args))
 
-    changed = case.rewrite(case.replaced(change))
-    return changed or (divided(case) if name == "divide" else None)
+    others = (divided,) if name == "divide" else ()
+    return one_of(case, lambda case: case.rewrite(case.replaced(change)), *others)
 
 
 @fixes("L029")
-def _in_place(case: Case) -> Rewrite | None:
+def _in_place(case: Case) -> Rewrite:
     """``t += u`` on a tile is an instruction that writes ``t``."""
-    statement = case.statement
-    name = _BINARY.get(type(statement.op)) if isinstance(statement, ast.AugAssign) else None
-    if name not in _IN_PLACE or not isinstance(statement, ast.AugAssign):
-        return None
+    statement = expect(ast.AugAssign, case.statement)
+    name = OPERATORS.get(type(statement.op))
+    only_if(name in _IN_PLACE)
     dst, op, text = ast.unparse(statement.target), f"{case.nl}.{name}", ast.unparse(statement.value)
     if isinstance(statement.value, ast.Constant):
         return case.rewrite(case.isa("tensor_scalar", dst=dst, data=dst, op0=op, operand0=text))
@@ -166,12 +142,12 @@ def _in_place(case: Case) -> Rewrite | None:
 
 
 @fixes("L021")
-def _foreign(case: Case) -> Rewrite | None:
+def _foreign(case: Case) -> Rewrite:
     """A function of NumPy that ``nki.language`` has too."""
     path = case.finding.operand
     name = language_name(path.rpartition(".")[2])
-    if not path.startswith("numpy.") or name in _NO_CODE:
-        return None
+    only_if(path.startswith("numpy."), name not in _NO_CODE)
+    only_if(any(case.variable(used) is not None for used in names_in(case.statement)))
 
     def change(node: ast.expr) -> ast.expr | None:
         if not isinstance(node, ast.Call) or node.keywords or case.path(node.func) != path:
@@ -179,16 +155,14 @@ def _foreign(case: Case) -> Rewrite | None:
         arguments = ", ".join(map(ast.unparse, node.args))
         return expression(f"{case.nl}.{name}({arguments})")
 
-    known = any(case.variable(name) is not None for name in names_in(case.statement))
-    return case.rewrite(case.replaced(change)) if known else None
+    return case.rewrite(case.replaced(change))
 
 
 @fixes("L006")
-def _comprehension(case: Case) -> Rewrite | None:
+def _comprehension(case: Case) -> Rewrite:
     """A list comprehension becomes a loop that appends."""
-    made, name = getattr(case.statement, "value", None), case.target
-    if not name or not isinstance(made, ast.ListComp) or len(made.generators) != 1:
-        return None
+    made, name = expect(ast.ListComp, case.value), case.target
+    only_if(name, len(made.generators) == 1)
     source = made.generators[0]
     lines = [f"{name} = []", f"for {ast.unparse(source.target)} in {ast.unparse(source.iter)}:"]
     indent = "    "
@@ -200,13 +174,13 @@ def _comprehension(case: Case) -> Rewrite | None:
 
 
 @fixes("L012")
-def _deleted(case: Case) -> Rewrite | None:
+def _deleted(case: Case) -> Rewrite:
     """A tile ends with its last use, without a statement."""
     return case.rewrite("pass")
 
 
 @fixes("L022", "L044")
-def _listed(case: Case) -> Rewrite | None:
+def _listed(case: Case) -> Rewrite:
     """Three arguments of min and max are one list, and a set is a tuple."""
 
     def change(node: ast.expr) -> ast.expr | None:
@@ -221,19 +195,16 @@ def _listed(case: Case) -> Rewrite | None:
 
 
 @fixes("L067")
-def _printed(case: Case) -> Rewrite | None:
+def _printed(case: Case) -> Rewrite:
     """A tile is printed on the device."""
-    call = getattr(case.statement, "value", None)
-    if not isinstance(call, ast.Call) or ast.unparse(call.func) != "print" or len(call.args) != 1:
-        return None
-    name = ast.unparse(call.args[0])
-    return (
-        case.rewrite(f"{case.nl}.device_print({name!r}, {name})") if name.isidentifier() else None
-    )
+    call = expect(ast.Call, case.value)
+    only_if(ast.unparse(call.func) == "print", len(call.args) == 1)
+    name = expect(ast.Name, call.args[0]).id
+    return case.rewrite(f"{case.nl}.device_print({name!r}, {name})")
 
 
 @fixes("L019")
-def _division(case: Case) -> Rewrite | None:
+def _division(case: Case) -> Rewrite:
     """An extent is divided by ``//``."""
     text = case.finding.data.get("expression")
     shape = case.arguments.get("shape")
@@ -254,25 +225,21 @@ def _division(case: Case) -> Rewrite | None:
 
 
 @fixes("L016", "L017")
-def _pairs(case: Case) -> Rewrite | None:
+def _pairs(case: Case) -> Rewrite:
     """A loop over pairs runs over an index."""
-    loop = case.statement
-    if not isinstance(loop, ast.For) or not isinstance(loop.target, ast.Tuple):
-        return None
-    source = loop.iter
-    names = [ast.unparse(name) for name in loop.target.elts]
-    if not isinstance(source, ast.Call) or not isinstance(source.func, ast.Name) or source.keywords:
-        return None
-    if source.func.id == "enumerate" and len(source.args) == 1 and len(names) == 2:
+    loop = expect(ast.For, case.statement)
+    names = [ast.unparse(name) for name in expect(ast.Tuple, loop.target).elts]
+    source = expect(ast.Call, loop.iter)
+    function = expect(ast.Name, source.func).id
+    only_if(not source.keywords)
+    if function == "enumerate" and len(source.args) == 1 and len(names) == 2:
         index, parts = names[0], names[1:]
-    elif source.func.id == "zip" and len(source.args) == len(names):
-        index, parts = case.fresh("i"), names
     else:
-        return None
+        only_if(function == "zip", len(source.args) == len(names))
+        index, parts = case.fresh("i"), names
     texts = [ast.unparse(part) for part in source.args]
     calls = {ast.unparse(part): part for part in source.args if isinstance(part, ast.Call)}
-    if any(ast.unparse(c.func) != "range" or len(c.args) != 1 for c in calls.values()):
-        return None
+    only_if(all(ast.unparse(c.func) == "range" and len(c.args) == 1 for c in calls.values()))
     # A range has no length and no items outside a loop header; those of range(n) are the indices.
     items = [index if text in calls else f"{text}[{index}]" for text in texts]
     taken = [f"{name} = {item}" for name, item in zip(parts, items, strict=True)]
@@ -281,50 +248,31 @@ def _pairs(case: Case) -> Rewrite | None:
 
 
 @fixes("L031", "L032", "L033")
-def _static(case: Case) -> Rewrite | None:
+def _static(case: Case) -> Rewrite:
     """A dynamic loop with bounds that are known needs no register: its index is a number."""
-    around = [*case.loops(), *([case.statement] if isinstance(case.statement, ast.For) else [])]
-    found = [
-        loop
-        for loop in around
-        if isinstance(loop.iter, ast.Call)
-        and case.path(loop.iter.func) == "nki.language.dynamic_range"
-    ]
-    if len(found) != 1 or not isinstance(found[0].iter, ast.Call):
-        return None
-    (loop,) = found
-    bounds = list(map(ast.unparse, found[0].iter.args))
-    known = all(re.fullmatch(r"-?\d+|\w+\.shape\[\d\]", bound) for bound in bounds)
-    source = f"range({', '.join(bounds)})"
-    return case.head(loop, ast.unparse(loop.target), source) if known else None
+    loop, source = case.loop_over("dynamic_range")
+    bounds = list(map(ast.unparse, source.args))
+    only_if(all(re.fullmatch(r"-?\d+|\w+\.shape\[\d\]", bound) for bound in bounds))
+    return case.head(loop, ast.unparse(loop.target), f"range({', '.join(bounds)})")
 
 
 @fixes("L028")
-def _assigned_part(case: Case) -> Rewrite | None:
+def _assigned_part(case: Case) -> Rewrite:
     """An assignment to a part of a tensor is a copy, a transfer or a fill."""
-    statement = case.statement
-    if not isinstance(statement, ast.Assign) or not isinstance(statement.targets[0], ast.Subscript):
-        return None
-    target, value = statement.targets[0], statement.value
-    if not isinstance(target.value, ast.Name):
-        return None
+    statement = expect(ast.Assign, case.statement)
+    target, value = expect(ast.Subscript, statement.targets[0]), statement.value
     dst, src = ast.unparse(target), ast.unparse(value)
-    tensor = case.variable(target.value.id)
-    if isinstance(value, ast.Constant) and tensor is not None and "hbm" not in tensor.buffer:
+    tensor = required(case.named(target.value))
+    if isinstance(value, ast.Constant) and "hbm" not in tensor.buffer:
         return case.rewrite(case.isa("memset", dst=dst, value=src))
-    base = base_name(value)
-    other = None if base is None else case.variable(base.id)
-    if tensor is None or other is None:
-        return None
+    other = required(case.named(required(base_name(value))))
     far = "hbm" in tensor.buffer or "hbm" in other.buffer
     return case.rewrite(case.isa("dma_copy" if far else "tensor_copy", dst=dst, src=src))
 
 
 @fixes("A013")
-def _member(case: Case) -> Rewrite | None:
+def _member(case: Case) -> Rewrite:
     """An integer becomes the enum member of that value."""
-    node = case.arguments.get(case.finding.operand)
-    if not isinstance(node, ast.Constant):
-        return None
+    node = expect(ast.Constant, case.arguments.get(case.finding.operand))
     member = f"{case.nisa}.{case.finding.data['member']}"
     return case.rewrite(case.with_expression(node, member))

@@ -8,26 +8,24 @@ from nkisim.diagnostics import Rewrite
 from nkisim.source import expression, indices, literal_integer
 from nkisim.spec import INSTRUCTIONS
 from nkisim.suggestions.staging import PARTITIONS
-from nkisim.suggestions.statement import Case, fixes
+from nkisim.suggestions.statement import Case, NoFixError, expect, fixes, only_if, required
 from nkisim.suggestions.tiling import COLUMNWISE
 
 
-def along_columns(case: Case) -> Rewrite | None:
+def along_columns(case: Case) -> Rewrite:
     """Return a reduction of each row, if its result is one column, and no axis says otherwise."""
-    dst, data = case.fact("dst"), case.fact("data")
-    if case.function != "tensor_reduce" or dst is None or data is None or not case.is_bare:
-        return None
-    rows = dst.shape == (data.shape[0], 1) and len(data.shape) == 2
-    return case.rewrite(case.with_arguments(axis="1")) if rows else None
+    dst, data = case.known("dst"), case.known("data")
+    only_if(case.function == "tensor_reduce", case.is_bare)
+    only_if(len(data.shape) == 2 and dst.shape == (data.shape[0], 1))
+    return case.rewrite(case.with_arguments(axis="1"))
 
 
 @fixes("S044")
-def _reduced_axis(case: Case) -> Rewrite | None:
+def _reduced_axis(case: Case) -> Rewrite:
     """Partitions are reduced by another instruction; a tile of two dimensions has axis 1."""
-    dst, data = case.fact("dst"), case.fact("data")
-    if dst is None or data is None or literal_integer(case.arguments.get("axis")) != 0:
-        return along_columns(case)
-    if not case.is_bare or dst.shape != (1, *data.shape[1:]):
+    dst, data = case.known("dst"), case.known("data")
+    rows = literal_integer(case.arguments.get("axis")) != 0
+    if rows or not case.is_bare or dst.shape != (1, *data.shape[1:]):
         return along_columns(case)
     given = {name: case.text(name) for name in ("dst", "op", "data")}
     return case.rewrite(case.isa("tensor_partition_reduce", **given))
@@ -38,43 +36,37 @@ _OPERATORS = {"sum": "add", "max": "maximum"}
 
 
 @fixes("S039", "S046", "S054")
-def _allocated(case: Case) -> Rewrite | None:
+def _allocated(case: Case) -> Rewrite:
     """A tile is made with the shape that the instruction writes."""
-    name, wanted = case.name(case.finding.operand), case.finding.data.get("shape")
-    made = [s for s in case.all(ast.Assign) if ast.unparse(s.targets[0]) == name]
-    fact = case.variable(name)
-    if len(made) != 1 or fact is None or wanted is None:
-        return None
-    maker = case.at(made[0])
-    if maker.function != "ndarray" or "shape" not in maker.arguments:
-        return None
-    return maker.rewrite(maker.with_expression(maker.arguments["shape"], str(wanted)))
+    name, wanted = case.name(case.finding.operand), required(case.finding.data.get("shape"))
+    maker = case.at(required(case.maker(name)))
+    only_if(case.variable(name) is not None, maker.function == "ndarray")
+    shape = required(maker.arguments.get("shape"))
+    return maker.rewrite(maker.with_expression(shape, str(wanted)))
 
 
 @fixes("S062")
-def _over_partitions(case: Case) -> Rewrite | None:
+def _over_partitions(case: Case) -> Rewrite:
     """A sum over the partitions becomes a row."""
-    name, op = case.name("x"), _OPERATORS.get(case.function, "")
-    fact, axis = case.variable(name), literal_integer(case.arguments.get("axis"))
-    whole = getattr(case.statement, "value", None) is case.call
-    if not case.target or not whole or not op or fact is None or len(fact.shape) != 2 or axis != 0:
-        return None
+    name, op = case.name("x"), required(_OPERATORS.get(case.function))
+    only_if(case.target, case.value is case.call)
+    only_if(len(required(case.variable(name)).shape) == 2)
+    only_if(literal_integer(case.arguments.get("axis")) == 0)
     made = case.tile(case.target, name, shape=f"(1, {name}.shape[1])")
     given = {"dst": case.target, "op": f"{case.nl}.{op}", "data": name}
     return case.rewrite(made, case.isa("tensor_partition_reduce", **given))
 
 
 @fixes("S008")
-def _broadcast(case: Case) -> Rewrite | None:
+def _broadcast(case: Case) -> Rewrite:
     """An operand of one row or column is repeated; a softmax does so with its maxima and sums."""
     if case.function == "softmax":
         return _softmax(case)
     path = f"nki.language.{case.function}"
-    calls = [n for n in ast.walk(case.statement) if isinstance(n, ast.Call)]
+    calls = case.tree.within(case.statement, ast.Call)
     called = [call for call in calls if case.path(call.func) == path and len(call.args) == 2]
-    shapes = case.finding.data.get("shapes")
-    if len(called) != 1 or shapes is None:
-        return None
+    shapes = required(case.finding.data.get("shapes"))
+    only_if(len(called) == 1)
     for wide, narrow in ((0, 1), (1, 0)):
         pairs = zip(shapes[narrow], shapes[wide], strict=False)  # S064 has other ranks
         if all(n in (1, w) for n, w in pairs):
@@ -83,17 +75,14 @@ def _broadcast(case: Case) -> Rewrite | None:
             shape = f"{text}.shape" if isinstance(whole, ast.Name) else str(shapes[wide])
             repeated = f"{case.nl}.broadcast_to({ast.unparse(part)}, {shape})"
             return case.rewrite(case.with_expression(part, repeated))
-    return None
+    raise NoFixError
 
 
-def _softmax(case: Case) -> Rewrite | None:
+def _softmax(case: Case) -> Rewrite:
     name, nl, z = case.name("x"), case.nl, case.target
     axis = literal_integer(case.arguments.get("axis")) if "axis" in case.arguments else -1
-    fact, whole = case.variable(name), getattr(case.statement, "value", None) is case.call
-    if not z or not whole or fact is None or len(fact.shape) != 2 or axis not in (1, -1):
-        return None
-    if not {"x", "axis"}.issuperset(case.arguments):
-        return None
+    only_if(z, case.value is case.call, set(case.arguments) <= {"x", "axis"}, axis in (1, -1))
+    only_if(len(required(case.variable(name)).shape) == 2)
     terms = case.fresh(f"{z}_exp")
     shift = f"{nl}.broadcast_to({nl}.max({name}, axis=1), {name}.shape)"
     total = f"{nl}.broadcast_to({nl}.reciprocal({nl}.sum({terms}, axis=1)), {name}.shape)"
@@ -104,14 +93,10 @@ def _softmax(case: Case) -> Rewrite | None:
 
 
 @fixes("S002")
-def _rank(case: Case) -> Rewrite | None:
+def _rank(case: Case) -> Rewrite:
     """A tile of one dimension has its elements on the partitions, if there are enough."""
-    shape = case.arguments.get("shape")
-    call = case.call
-    if call is None or not isinstance(shape, ast.Tuple) or len(shape.elts) != 1:
-        return None
-    if _is_one_of_several(case, shape.elts[0]):
-        return None
+    call, shape = required(case.call), expect(ast.Tuple, case.arguments.get("shape"))
+    only_if(len(shape.elts) == 1 and not _is_one_of_several(case, shape.elts[0]))
     extent = ast.unparse(shape.elts[0])
     few = isinstance(shape.elts[0], ast.Constant) and int(shape.elts[0].value) <= PARTITIONS  # type: ignore[arg-type]
     new = f"({extent}, 1)" if few else f"(1, {extent})"
@@ -129,20 +114,16 @@ def _is_one_of_several(case: Case, extent: ast.expr) -> bool:
 
 
 @fixes("S007")
-def _column(case: Case) -> Rewrite | None:
+def _column(case: Case) -> Rewrite:
     """``tensor_tensor`` with a (P, 1) operand is ``tensor_scalar``."""
     given = case.arguments
-    if case.function != "tensor_tensor" or not {"dst", "data1", "data2", "op"} <= set(given):
-        return None
-    dst = case.fact("dst")
+    only_if(case.function == "tensor_tensor", {"dst", "data1", "data2", "op"} <= set(given))
+    dst = case.known("dst")
     facts = {name: case.fact(name) for name in ("data1", "data2")}
     narrow = [n for n, f in facts.items() if f is not None and f.shape[1:] == (1,)]
-    if dst is None or len(narrow) != 1 or dst.shape[1:] == (1,):
-        return None
+    only_if(len(narrow) == 1, dst.shape[1:] != (1,))
     column, whole = narrow[0], "data2" if narrow[0] == "data1" else "data1"
-    wide = facts[whole]
-    if wide is None or wide.shape != dst.shape:
-        return None
+    only_if(required(facts[whole]).shape == dst.shape)
     names = {"dst": "dst", "data": whole, "op0": "op", "operand0": column}
     parts = {name: case.text(old) for name, old in names.items()}
     parts |= {"reverse0": "True"} if column == "data1" else {}
@@ -151,47 +132,38 @@ def _column(case: Case) -> Rewrite | None:
 
 
 @fixes("S005", "S006")
-def _row(case: Case) -> Rewrite | None:
+def _row(case: Case) -> Rewrite:
     """A (1, F) operand is repeated over the partitions first."""
-    dst = case.fact("dst")
-    for name, node in case.arguments.items():
-        fact = case.fact(name)
-        if fact is None or dst is None or name == "dst" or fact.shape == dst.shape:
-            continue
-        if case.function not in INSTRUCTIONS or name not in INSTRUCTIONS[case.function].operands:
+    dst = case.known("dst")
+    only_if(case.function in INSTRUCTIONS)
+    for name in case.arguments:
+        fact, known = case.fact(name), INSTRUCTIONS[case.function].operands.get(name)
+        if fact is None or known is None or name == "dst" or fact.shape == dst.shape:
             continue
         fits = len(fact.shape) == len(dst.shape) and fact.shape[0] == 1
         if not fits or not all(a in (1, b) for a, b in zip(fact.shape, dst.shape, strict=True)):
             continue
-        wide = case.fresh(f"{node.id}_rows" if isinstance(node, ast.Name) else f"{name}_rows")
-        known = INSTRUCTIONS[case.function].operands[name]
-        shape = f"{case.text('dst')}.shape"
-        if not isinstance(case.arguments["dst"], ast.Name):
-            shape = str(dst.shape)
-        if known.column:
-            if fact.shape != (1, 1):
-                continue
-            shape = f"({dst.shape[0]}, 1)"
+        if known.column and fact.shape != (1, 1):
+            continue
+        wide = case.fresh(f"{case.name(name) or name}_rows")
+        shape = f"({dst.shape[0]}, 1)" if known.column else case.shape("dst")
         repeated = f"{wide} = {case.nl}.broadcast_to({case.text(name)}, {shape})"
         return case.rewrite(repeated, case.with_arguments(**{name: wide}))
-    return None
+    raise NoFixError
 
 
 @fixes("S058")
-def _unequal_copy(case: Case) -> Rewrite | None:
+def _unequal_copy(case: Case) -> Rewrite:
     """Both sides of a transfer get the extents of the smaller one."""
-    if not {"dst", "src"} <= set(case.arguments) or case.function not in INSTRUCTIONS:
-        return None
-    dst, src = case.fact("dst"), case.fact("src")
-    if dst is None or src is None or len(dst.shape) != len(src.shape):
-        return None
+    only_if({"dst", "src"} <= set(case.arguments), case.function in INSTRUCTIONS)
+    dst, src = case.known("dst"), case.known("src")
+    only_if(len(dst.shape) == len(src.shape))
     pairs = list(zip(dst.shape, src.shape, strict=True))
     large, small, extents = "dst", "src", src.shape
     if any(d < s for d, s in pairs):
         large, small, extents = "src", "dst", dst.shape
     mixed = large == "src" and any(d > s for d, s in pairs)
-    if mixed or not case.name(large):
-        return None
+    only_if(not mixed, case.name(large))
     widths = _widths(case.arguments[small], extents)
     index = ", ".join(f"0:{width}" for width in widths)
     return case.rewrite(case.with_arguments(**{large: f"{case.text(large)}[{index}]"}))
@@ -213,16 +185,14 @@ def _widths(node: ast.expr, extents: tuple[int, ...]) -> list[str]:
 
 
 @fixes("S009")
-def _past_the_end(case: Case) -> Rewrite | None:
+def _past_the_end(case: Case) -> Rewrite:
     """A slice past the end, and equal slices of the statement, are clipped to the tensor.
 
     Only if something is left of each, and no instruction has operands of several sizes.
     """
     data = case.finding.data
-    if "start" not in data or not 0 <= data["start"] < data["extent"]:
-        return None
-    if case.function and case.function not in COLUMNWISE:
-        return None
+    only_if("start" in data and 0 <= data["start"] < data["extent"])
+    only_if(not case.function or case.function in COLUMNWISE)
     ends: dict[str, str] = {}
     for node in ast.walk(case.statement):
         if not isinstance(node, ast.Subscript) or not isinstance(node.value, ast.Name):
@@ -240,8 +210,7 @@ def _past_the_end(case: Case) -> Rewrite | None:
                     ends[upper] = str(min(known, fact.shape[axis]))
             elif fact.name == case.finding.operand or upper in ends:
                 ends.setdefault(upper, f"min({upper}, {fact.name}.shape[{axis}])")
-    if not ends or any(_is_emptied(node, ends) for node in ast.walk(case.statement)):
-        return None
+    only_if(ends, not any(_is_emptied(node, ends) for node in ast.walk(case.statement)))
 
     def change(node: ast.expr) -> ast.expr | None:
         if isinstance(node, ast.Slice) and node.upper is not None:

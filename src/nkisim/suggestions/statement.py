@@ -6,12 +6,41 @@ import ast
 import copy
 import textwrap
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import TypeVar
 
 from nkisim.diagnostics import Fact, Finding, Rewrite
 from nkisim.diagnostics.syntax import parsed
 from nkisim.rewriting import code_with_comments
 from nkisim.source import FileGlobals, Statement, expression, file_globals, rewritten
 from nkisim.spec import INSTRUCTIONS
+
+N = TypeVar("N", bound=ast.AST)
+T = TypeVar("T")
+
+
+class NoFixError(Exception):
+    """No fix of a finding is certain; it is reported without code."""
+
+
+def only_if(*conditions: object) -> None:
+    """Raise a NoFixError unless all conditions hold."""
+    if not all(conditions):
+        raise NoFixError
+
+
+def expect(kind: type[N], node: object) -> N:
+    """Return a node; raise a NoFixError if it is not of a type."""
+    if isinstance(node, kind):
+        return node
+    raise NoFixError
+
+
+def required(thing: T | None) -> T:
+    """Return a thing; raise a NoFixError if it is None."""
+    if thing is None:
+        raise NoFixError
+    return thing
 
 
 class Case(Statement):
@@ -58,12 +87,38 @@ class Case(Statement):
             if fact.argument == argument:
                 return fact
         node = self.arguments.get(argument)
-        return self.variable(node.id) if isinstance(node, ast.Name) else None
+        return None if node is None else self.named(node)
 
     def variable(self, name: str) -> Fact | None:
         """Return the properties of the tensor in a variable."""
         found = [f for f in self.finding.facts if not f.argument and f.name == name]
         return found[0] if found else None
+
+    def named(self, node: ast.expr) -> Fact | None:
+        """Return the properties of the tensor that a node is the variable of."""
+        return self.variable(node.id) if isinstance(node, ast.Name) else None
+
+    def known(self, argument: str) -> Fact:
+        """Return the properties of the tensor passed for a parameter, or raise a NoFixError."""
+        return required(self.fact(argument))
+
+    def shape(self, argument: str) -> str:
+        """Return the shape of the tensor passed for a parameter as an expression."""
+        name = self.name(argument)
+        return f"{name}.shape" if name else str(self.known(argument).shape)
+
+    def is_plain(self, *parameters: str) -> bool:
+        """Return whether the statement is one instruction, with no other arguments than these."""
+        return self.is_bare and set(self.arguments) <= set(parameters)
+
+    def loop_over(self, function: str) -> tuple[ast.For, ast.Call]:
+        """Return the only loop at or around the statement over a range of ``nki.language``."""
+        around = [node for node in (*self.loops(), self.statement) if isinstance(node, ast.For)]
+        calls = [(loop, loop.iter) for loop in around if isinstance(loop.iter, ast.Call)]
+        path = f"nki.language.{function}"
+        found = [(loop, call) for loop, call in calls if self.path(call.func) == path]
+        only_if(len(found) == 1)
+        return found[0]
 
     def operand_span(self) -> tuple[int, int, int, int] | None:
         """Return the source span of the finding's operand."""
@@ -76,31 +131,27 @@ class Case(Statement):
 
     # -- rewrites ----------------------------------------------------------------------------------
 
-    def rewrite(self, *lines: str, upto: ast.stmt | None = None) -> Rewrite | None:
+    def rewrite(self, *lines: str, upto: ast.stmt | None = None) -> Rewrite:
         """Return lines in place of the statement, or of all up to another one.
 
-        None if nothing would change, a comment would be lost, or others share these lines.
+        Raises:
+            NoFixError: Nothing would change, a comment would be lost, or others share these lines.
         """
         tree, end = self.tree, upto or self.statement
-        if not tree.begins_line(self.statement) or not tree.is_alone(end):
-            return None
+        only_if(tree.begins_line(self.statement), tree.is_alone(end))
         code = textwrap.indent("\n".join(lines), tree.indent(self.statement))
         new = parsed(textwrap.dedent(code))
-        if new is not None and list(map(ast.dump, new.body)) == [ast.dump(self.statement)]:
-            return None
+        only_if(new is None or list(map(ast.dump, new.body)) != [ast.dump(self.statement)])
         last = end.end_lineno or end.lineno
         made = Rewrite(self.finding.file, self.statement.lineno, last, code)
-        if b"#" in tree.data[tree.span(self.statement)[0] : tree.span(end)[1]]:
-            return code_with_comments(tree.text, made)
-        return made
+        if b"#" not in tree.data[tree.span(self.statement)[0] : tree.span(end)[1]]:
+            return made
+        return required(code_with_comments(tree.text, made))
 
-    def head(
-        self, loop: ast.For, target: str, source: str, begins: Iterable[str] = ()
-    ) -> Rewrite | None:
+    def head(self, loop: ast.For, target: str, source: str, begins: Iterable[str] = ()) -> Rewrite:
         """Return another head of a loop, with statements that its body begins with."""
         body = loop.body[0]
-        if body.lineno == loop.lineno:
-            return None
+        only_if(body.lineno > loop.lineno)
         indent, inside = self.tree.indent(loop), " " * body.col_offset
         code = [f"{indent}for {target} in {source}:", *(f"{inside}{text}" for text in begins)]
         return Rewrite(self.finding.file, loop.lineno, body.lineno - 1, "\n".join(code))
@@ -139,6 +190,15 @@ class Case(Statement):
         return ast.unparse(rewritten(part or self.statement, change))
 
 
+def one_of(case: Case, *fixes: Fix) -> Rewrite:
+    """Return the fix of the first of some functions that has one."""
+    *others, last = fixes
+    for fix in others:
+        with suppress(NoFixError):
+            return fix(case)
+    return last(case)
+
+
 def case_of(finding: Finding) -> Case | None:
     """Return a finding with its statement, None if the source is unavailable."""
     source = file_globals(finding.file)
@@ -162,10 +222,10 @@ def compound_case_of(finding: Finding) -> Case | None:
     return None
 
 
-Fix = Callable[[Case], Rewrite | None]
+Fix = Callable[[Case], Rewrite]
 
 FIXES: dict[str, Fix] = {}
-"""By rule, the function that returns the fix of its findings as code."""
+"""By rule, the function that returns the fix of its findings as code, or raises a NoFixError."""
 
 
 def fixes(*rules: str) -> Callable[[Fix], Fix]:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from nkisim.diagnostics import Rewrite
-from nkisim.source import expression, extent_of
+from nkisim.source import Statement, expression, extent_of
 from nkisim.spec import OPS
 from nkisim.suggestions.staging import PARTITIONS
-from nkisim.suggestions.statement import Case, fixes
+from nkisim.suggestions.statement import Case, fixes, only_if
 
 _COLUMNS = 2048
 """Columns of a tile; 8 KiB per partition of float32, long enough for efficient DMA."""
@@ -77,21 +78,14 @@ class _Run:
             end = at
         later: set[str] = set().union(*map(_names, block[end + 1 :]))
         self.cut = {f.name for f in self.case.finding.facts if self._is_cut(f.shape, f.buffer)}
-        self.cut |= {name for statement in self.hoisted for name in self._made_alike(statement)}
+        for one in (Statement(self.case.source, statement) for statement in self.hoisted):
+            alike = extent_of(one.arguments.get("shape"), self.axis) == self.extent
+            self.cut |= {one.target} if alike and one.target else set()
         return bool(self.body) and not self.tiles & later
 
     def _is_cut(self, shape: tuple[int, ...], buffer: str) -> bool:
         whole = len(shape) > self.axis and shape[self.axis] == self.count
         return whole and ("hbm" in buffer or self.axis == 1)
-
-    def _made_alike(self, statement: ast.stmt) -> set[str]:
-        """Return the tensor that a statement makes with the extent of the tile, if it does."""
-        assert isinstance(statement, ast.Assign)
-        assert isinstance(statement.value, ast.Call)
-        target = statement.targets[0]
-        shape = statement.value.args[0] if statement.value.args else None
-        alike = extent_of(shape, self.axis) == self.extent
-        return {target.id} if alike and isinstance(target, ast.Name) else set()
 
     def cuts_all(self) -> bool:
         """Return whether each tensor that the body uses is one of its tiles or cut into parts."""
@@ -104,16 +98,11 @@ class _Run:
         tensors = {f.name for f in self.case.finding.facts if f.name in used} - self.tiles
         return bool(used & self.cut) and tensors <= self.cut
 
-    def rewrite(self) -> Rewrite | None:
+    def rewrite(self) -> Rewrite:
         """Return the loop."""
-        lines = [self._for_part(statement) for statement in self.body]
-        return self.case.rewrite(
-            *map(ast.unparse, self.hoisted),
-            f"for {self.first} in range(0, {self.extent}, {self.step}):",
-            f"    {self.last} = min({self.first} + {self.step}, {self.extent})",
-            *(f"    {line}" for new in lines for line in new.splitlines()),
-            upto=self.body[-1],
-        )
+        body = [self._for_part(statement) for statement in self.body]
+        loop = _in_parts(self.first, self.last, self.extent, self.step, body)
+        return self.case.rewrite(*map(ast.unparse, self.hoisted), *loop, upto=self.body[-1])
 
     def _for_part(self, statement: ast.stmt) -> str:
         """Return a statement for one step."""
@@ -150,6 +139,15 @@ class _Run:
         return ast.unparse(Slicer().visit(ast.parse(ast.unparse(statement)).body[0]))
 
 
+def _in_parts(
+    first: str, last: str, extent: str, step: str | int, body: Iterable[str]
+) -> Iterator[str]:
+    """Yield the lines of a loop over an extent, by parts from ``first`` to ``last``."""
+    yield f"for {first} in range(0, {extent}, {step}):"
+    yield f"    {last} = min({first} + {step}, {extent})"
+    yield from (f"    {line}" for text in body for line in text.splitlines())
+
+
 def _names(statement: ast.stmt) -> set[str]:
     return {n.id for n in ast.walk(statement) if isinstance(n, ast.Name)}
 
@@ -174,7 +172,7 @@ def _extent(case: Case, axis: int) -> str:
 
 
 @fixes("S001")
-def _by_rows(case: Case) -> Rewrite | None:
+def _by_rows(case: Case) -> Rewrite:
     """Work on all rows becomes a loop over 128 rows at a time.
 
     Only for a run of plain statements that treats every row alike: the tiles made in it have the
@@ -182,21 +180,22 @@ def _by_rows(case: Case) -> Rewrite | None:
     """
     count, extent = case.finding.data["rows"], _extent(case, 0)
     run = _Run(case, 0, extent, count, PARTITIONS, case.fresh("r"), case.fresh("r1"))
-    return run.rewrite() if extent and run.collect() and run.cuts_all() else None
+    only_if(extent and run.collect() and run.cuts_all())
+    return run.rewrite()
 
 
 @fixes("M009")
-def _by_columns(case: Case) -> Rewrite | None:
+def _by_columns(case: Case) -> Rewrite:
     """Work on all columns becomes a loop over some columns at a time.
 
     Only for a run of instructions that treat every column alike, on whole tensors with as many
     columns and on single columns.
     """
     count, extent = case.finding.data["columns"], _extent(case, 1)
-    if count is None or not extent:
-        return None
+    only_if(count is not None, extent)
     run = _Run(case, 1, extent, count, _COLUMNS, case.fresh("c"), case.fresh("c1"))
-    return run.rewrite() if run.collect() and _is_columnwise(run) else None
+    only_if(run.collect() and _is_columnwise(run))
+    return run.rewrite()
 
 
 def _is_columnwise(run: _Run) -> bool:
@@ -218,3 +217,17 @@ def _is_columnwise(run: _Run) -> bool:
         if not isinstance(statement, (ast.Assign, ast.Expr)):
             return False
     return True
+
+
+@fixes("S030")
+def _product(case: Case) -> Rewrite:
+    """A product with too many columns is computed for some of them at a time."""
+    dst, moving = case.known("dst"), case.known("moving")
+    only_if(case.is_plain("dst", "stationary", "moving", "accumulate"))
+    only_if(case.name("dst"), case.name("moving"))
+    only_if(len(dst.shape) == len(moving.shape) == 2 and dst.shape[1] == moving.shape[1])
+    first, last, step = case.fresh("c"), case.fresh("c1"), f"{case.nl}.tile_size.gemm_moving_fmax"
+    extent = f"{case.text('moving')}.shape[1]"
+    given = {name: case.text(name) for name in case.arguments}
+    given |= {name: f"{given[name]}[:, {first}:{last}]" for name in ("dst", "moving")}
+    return case.rewrite(*_in_parts(first, last, extent, step, [case.with_given(**given)]))

@@ -63,12 +63,6 @@ class _Folded(NamedTuple):
     negated: bool = False
     scaled: bool = False
 
-    @property
-    def needs_a_column(self) -> bool:
-        """Whether the bias is a column that has to be computed first."""
-        column = self.bias is not None and self.bias[1].number is None
-        return column and (self.negated or self.scaled)
-
 
 def activation_advice(found: Found) -> Iterator[Candidate]:
     """Yield advice on chains of steps."""
@@ -77,15 +71,12 @@ def activation_advice(found: Found) -> Iterator[Candidate]:
         groups.setdefault(chain.lines, []).append(chain)
     for lines, chains in groups.items():
         folded = _folded(chains[0].affine)
-        if folded is not None and _is_all(found, lines, chains):
-            yield _candidate(found, lines, chains, folded)
-
-
-def _is_all(found: Found, lines: tuple[Line, ...], chains: list[_Chain]) -> bool:
-    """Return whether all chains have equal steps, and the lines run no other instructions."""
-    first = [o.step for o in (*chains[0].affine, chains[0].core)]
-    equal = all([o.step for o in (*c.affine, c.core)] == first for c in chains)
-    return equal and all(len(found.by_line[line]) == len(chains) for line in lines)
+        steps = [[o.step for o in (*chain.affine, chain.core)] for chain in chains]
+        equal = all(those == steps[0] for those in steps)
+        # The lines run no other instructions.
+        whole = all(len(found.by_line[line]) == len(chains) for line in lines)
+        if folded is not None and equal and whole:
+            yield _candidate(found, chains, folded)
 
 
 def _chains(program: Program) -> Iterator[_Chain]:
@@ -126,35 +117,26 @@ def _chains(program: Program) -> Iterator[_Chain]:
 def _folded(affine: Sequence[Operation]) -> _Folded | None:
     """Return the scale and bias that replace affine steps; None if no activation computes them."""
     terms = [(i, t) for i, o in enumerate(affine) if o.step is not None for t in o.step.terms]
-    kinds = ["scale" if term.operator == "multiply" else "bias" for _, term in terms]
-    if not terms:
-        return _Folded()
-    if kinds == ["scale"]:
-        return _Folded(scale=terms[0])
-    last = terms[-1]
-    if kinds == ["bias"]:
-        folded = _Folded(bias=last)
-    elif kinds == ["scale", "bias"]:
-        folded = _Folded(terms[0], last)
-    elif kinds == ["bias", "scale"] and last[1].number is not None:
-        folded = _Folded(last, terms[0], scaled=True)
-    else:
+    scales = [place for place in terms if place[1].operator == "multiply"]
+    biases = [place for place in terms if place[1].operator != "multiply"]
+    if len(scales) > 1 or len(biases) > 1:
         return None
-    assert folded.bias is not None
-    return folded._replace(negated=folded.bias[1].operator == "subtract")
+    scale, bias = (next(iter(places), None) for places in (scales, biases))
+    scaled = scale is not None and terms[0] is bias
+    if scaled and terms[1][1].number is None:
+        return None
+    return _Folded(scale, bias, bias is not None and bias[1].operator == "subtract", scaled)
 
 
-def _candidate(
-    found: Found, lines: tuple[Line, ...], chains: list[_Chain], folded: _Folded
-) -> Candidate:
+def _candidate(found: Found, chains: list[_Chain], folded: _Folded) -> Candidate:
     first = chains[0]
     steps = first.steps
     names = [o.name for o in steps]
     parts = {"scale": folded.scale, "bias": folded.bias, "the sum": first.sum}
     used = [name for name, part in parts.items() if part is not None]
-    cases = [found.statement(line, o.name) for line, o in zip(lines, steps, strict=True)]
-    known = dict(zip((o.number for o in steps), (c for c in cases if c is not None), strict=False))
-    together = None not in cases and len({id(case.block) for case in known.values()}) == 1
+    cases = {o.number: found.statement(line_of(o), o.name) for o in steps}
+    known = {number: case for number, case in cases.items() if case is not None}
+    together = len(known) == len(cases) and len({id(c.block) for c in known.values()}) == 1
     unit, rounding = _rounding(found, first)
     return Candidate(
         rule=ONE_ACTIVATION,
@@ -163,21 +145,18 @@ def _candidate(
         f"{len(chains)} times",
         action=f"let one activation do them, with {' and '.join(used)}",
         line=line_of(first.core),
-        lines=lines,
+        lines=first.lines,
         edits=list(_edits(found, first, folded, known)) if together else (),
         rounding=rounding,
         most_change=_MOST_ROUNDINGS * unit,
-        values={"steps": names, "times": len(chains), "lines": [line for _, line in lines]},
+        values={"steps": names, "times": len(chains), "lines": [line for _, line in first.lines]},
     )
 
 
 def _rounding(found: Found, chain: _Chain) -> tuple[float, str]:
     """Return the largest rounding that one activation leaves out, and its description."""
-    left_out = chain.steps[:-1] if chain.sum is None else (*chain.affine, chain.core)
-    dtypes = []
-    for o in left_out:
-        events = found.program.examples.get(line_of(o), {})
-        dtypes += [event.arguments["dst"].dtype for event in events.values()]
+    examples = [found.program.examples.get(line_of(o), {}) for o in chain.steps[:-1]]
+    dtypes = [event.arguments["dst"].dtype for events in examples for event in events.values()]
     steps = {float(np.spacing(np.ones((), dtype.numpy))): dtype for dtype in dtypes}
     return max(steps), f"the rounding of a step to {steps[max(steps)]}"
 
@@ -206,7 +185,8 @@ def _edits(
         bias = argument(chain.affine[folded.bias[0]], folded.bias[1].argument)
         factor = f"({texts['scale']})" if folded.scaled else "1.0"
         factor = f"-{factor}" if folded.negated else factor
-        if folded.needs_a_column:
+        changed = folded.negated or folded.scaled
+        if changed and folded.bias[1].number is None:
             name = found.fresh("bias_column")
             product = {"op0": f"{nl}.multiply", "operand0": factor}
             column = [
@@ -215,7 +195,7 @@ def _edits(
             ]
             yield before(tree, case.statement, column)
             bias = name
-        elif folded.scaled or folded.negated:
+        elif changed:
             bias = f"{factor} * ({bias})"
         texts["bias"] = bias
     if chain.sum is not None:

@@ -122,14 +122,12 @@ class Found:
             self._effects[function] = Effects(case.source, function)
         return None if function is None else self._effects[function]
 
-    def of_block(
-        self, case: Statement, block: Sequence[ast.stmt]
-    ) -> tuple[Effects, list[Effect | None]] | None:
-        """Return the effects of a function and of statements; None if those cannot be moved."""
+    def of_block(self, case: Statement, block: Sequence[ast.stmt]) -> dict[ast.stmt, Effect | None]:
+        """Return the effects of statements; none if they do not begin their lines."""
         effects = self.effects(case)
         if effects is None or not all(map(case.tree.begins_line, block)):
-            return None
-        return effects, [effects.of(statement) for statement in block]
+            return {}
+        return {statement: effects.of(statement) for statement in block}
 
     def fresh(self, wish: str) -> str:
         """Return a name that the file does not use and no other piece of advice has got."""

@@ -11,7 +11,6 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import NamedTuple
 
 from nkisim.arch import Generation
 from nkisim.diagnostics import NkiValidationError, Rule, declare_advice
@@ -148,11 +147,11 @@ def _spread(found: Found, lines: _Lines, on: Counter[Engine]) -> tuple[list[Edit
         if case is None:
             continue
         engine = f"{case.nisa}.engine."
-        turns = iterations_of(operations, len(_QUEUES))
-        if len(operations) > _UNEVEN * total and turns is not None:
+        turns = _iteration(operations, len(_QUEUES))
+        if len(operations) > _UNEVEN * total and turns:
             loads.update(dict.fromkeys(_QUEUES, len(operations) // 2))
             queues[line[1]] = "both"
-            text = f"{engine}scalar if {turns.text} % 2 else {engine}sync"
+            text = f"{engine}scalar if {turns} % 2 else {engine}sync"
         else:
             queue = min(_QUEUES, key=loads.__getitem__)
             loads[queue] += len(operations)
@@ -267,13 +266,13 @@ def _shared(
     """Return the advice to run an instruction elsewhere in the last of so many turns."""
     first, used = operations[0], found.profile.utilization
     here = first.work.engine
-    case, turns = found.statement(line, first.name), iterations_of(operations, count)
+    case, turns = found.statement(line, first.name), _iteration(operations, count)
     edits: list[Edit] = []
-    if case is not None and (count == 1 or turns is not None):
+    if case is not None and (count == 1 or turns):
         engine = f"{case.nisa}.engine.{other.name}"
-        if count > 1 and turns is not None:
+        if count > 1 and turns:
             last = "" if count == 2 else f" == {count - 1}"
-            engine += f" if {turns.text} % {count}{last} else {case.nisa}.engine.{here.name}"
+            engine += f" if {turns} % {count}{last} else {case.nisa}.engine.{here.name}"
         edits = with_arguments(case, {"engine": engine})
     share = "them" if count == 1 else "every second one" if count == 2 else f"one of {count}"
     title = "PSUM is emptied by one engine"
@@ -295,30 +294,16 @@ def _shared(
     )
 
 
-class Iterations(NamedTuple):
-    """The iterations of a loop in which operations run.
+def _iteration(operations: Sequence[Operation], least: int) -> str:
+    """Return the number of an iteration, from 0, as an expression of the loop variable.
 
-    Attributes:
-        variable: The loop variable.
-        first, step: Its first value, and the step to the next one.
+    It is the innermost loop around operations that has so many iterations; empty if there is none,
+    or if its steps are uneven.
     """
-
-    variable: str
-    first: int
-    step: int
-
-    @property
-    def text(self) -> str:
-        """The number of an iteration from 0, as an expression of the loop variable."""
-        text = f"({self.variable} - {self.first})" if self.first else self.variable
-        return text if self.step == 1 else f"{text} // {self.step}"
-
-
-def iterations_of(operations: Sequence[Operation], least: int) -> Iterations | None:
-    """Return the innermost loop around operations with so many iterations at even steps."""
     for name, _ in reversed(operations[0].place.loops):
         values = sorted({dict(o.place.loops).get(name, 0) for o in operations})
-        steps = {b - a for a, b in itertools.pairwise(values)}
         if len(values) >= max(least, 2):
-            return Iterations(name, values[0], *steps) if len(steps) == 1 else None
-    return None
+            step, *others = {b - a for a, b in itertools.pairwise(values)}
+            text = f"({name} - {values[0]})" if values[0] else name
+            return "" if others else text if step == 1 else f"{text} // {step}"
+    return ""

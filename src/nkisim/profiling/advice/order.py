@@ -200,8 +200,7 @@ def _sunk(
     block = case.tree.siblings(next(iter(moving)))
     order = list(block)
     late: list[ast.stmt] = []
-    effects = found.of_block(case, block)
-    known = {} if effects is None else dict(zip(block, effects[1], strict=True))
+    known = found.of_block(case, block)
     goes_with = set()
     for statement in reversed(block):
         own = known.get(statement)
@@ -232,8 +231,8 @@ def groups_of(
     A statement with a label runs in the first group after what it depends on that has no other
     label. One without, such as an allocation, runs with what it depends on or with its first use.
     """
-    effects, known = found.of_block(case, body) or (None, ())
-    done = [effect for effect in known if effect is not None]
+    effects, known = found.effects(case), found.of_block(case, body)
+    done = [effect for effect in known.values() if effect is not None]
     if effects is None or len(done) < len(body):
         return None
     numbers: list[int] = []

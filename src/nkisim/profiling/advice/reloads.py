@@ -18,7 +18,7 @@ from nkisim.memory.region import is_sbuf
 from nkisim.profiling.advice.candidate import Candidate, Found, Line, line_of
 from nkisim.profiling.model.program import Operation, Program, Tile
 from nkisim.rewriting import Edit, after, before, removed, replaced
-from nkisim.source import Effects, File, Statement, base_name, names_in, rewritten, written_operands
+from nkisim.source import Effects, Statement, base_name, names_in, rewritten
 
 LOADED_AGAIN = declare_advice(
     "P009",
@@ -74,10 +74,12 @@ def _candidate(found: Found, line: Line, repeats: dict[int, Operation]) -> Candi
     edits: list[Edit] = []
     load = load_at(found, line)
     if load is not None and places == [line]:
-        outer = _unchanging(load)
-        edits = [] if outer is None else _hoisted(found, load, outer)
-        if edits and outer is not None:
-            title, variable = "a load that a loop does not change", ast.unparse(outer.target)
+        simple = [loop for loop in load.loops if isinstance(loop.target, ast.Name)]
+        unchanging = [loop for loop in simple if ast.unparse(loop.target) not in load.variables]
+        edits = _hoisted(found, load, unchanging[0]) if unchanging else []
+        if edits:
+            variable = ast.unparse(unchanging[0].target)
+            title = "a load that a loop does not change"
             cause = f"{len(loads)} loads repeat earlier ones, which do not change with `{variable}`"
             action = f"load before the loop over `{variable}` and keep the tiles in SBUF"
     elif load is not None and len(places) == 1:
@@ -101,23 +103,13 @@ def _candidate(found: Found, line: Line, repeats: dict[int, Operation]) -> Candi
 # -- loops that do not change a load ---------------------------------------------------------------
 
 
-def _unchanging(load: Load) -> ast.For | None:
-    """Return the outermost loop whose variable the load does not depend on."""
-    for loop in load.loops:
-        if isinstance(loop.target, ast.Name) and loop.target.id not in load.variables:
-            return loop
-    return None
-
-
 def _hoisted(found: Found, load: Load, outer: ast.For) -> list[Edit]:
     """Return the edits that put a load in front of a loop."""
-    tree, allocation = load.tree, load.allocation
+    tree, statement = load.case.tree, load.case.statement
     inside = [n for n in load.loops if n is outer or load.is_within(n, outer)]
     varying = [n for n in inside if ast.unparse(n.target) in load.variables]
     helpers = [h for h in load.helpers or () if load.is_within(h, outer)]
-    moved = [load.statement]
-    if allocation is not None and (varying or load.is_within(allocation, outer)):
-        moved.insert(0, allocation)
+    moved = [*(m for m in load.allocation if varying or load.is_within(m, outer)), statement]
     if any(len(tree.siblings(statement)) == 1 for statement in moved) and not varying:
         return []  # a block would be empty
     body = [line for statement in (*helpers, *moved) for line in tree.lines(statement)]
@@ -132,9 +124,8 @@ def _hoisted(found: Found, load: Load, outer: ast.For) -> list[Edit]:
         head = f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}:"
         lines.append("    " * depth + head)
     lines += ["    " * len(varying) + text for text in (*body, f"{kept}.append({load.name})")]
-    edits = [before(tree, outer, lines)]
-    edits.append(replaced(tree, load.statement, [f"{load.name} = {kept}[{index}]"]))
-    return [*edits, *([] if allocation is None else [removed(tree, allocation)])]
+    used = replaced(tree, statement, [f"{load.name} = {kept}[{index}]"])
+    return [before(tree, outer, lines), used, *(removed(tree, one) for one in load.allocation)]
 
 
 def _unchanging_fill(found: Found, line: Line) -> tuple[str, list[Edit]] | None:
@@ -182,42 +173,36 @@ def _reused(found: Found, load: Load, first: Load | None) -> list[Edit]:
         return []
     shared = [loop for loop in load.loops if loop in first.loops]
     own, earlier = ([n for n in x.loops if n not in shared] for x in (load, first))
-    if (earlier and len(own) != len(earlier)) or first.statement.lineno > load.statement.lineno:
+    if (
+        earlier and len(own) != len(earlier)
+    ) or first.case.statement.lineno > load.case.statement.lineno:
         return []
     new = {ast.unparse(b.target): ast.unparse(a.target) for a, b in zip(earlier, own, strict=False)}
-    mine, theirs = [load.source], [first.source]
-    if earlier:
-        mine += [bound for loop in own for bound in _bounds(loop)]
-        theirs += [bound for loop in earlier for bound in _bounds(loop)]
-    if not _same(mine, theirs, load, first, new):
+    mine = [load.source, *(_bounds(own) if earlier else ())]
+    theirs = [first.source, *_bounds(earlier)]
+    # Both are equal once loop variables have one name.
+    texts = [ast.dump(_named(node, first, {})) for node in theirs]
+    if [ast.dump(_named(node, load, new)) for node in mine] != texts:
         return []
-    tree, name = load.tree, first.name
-    edits = [] if load.allocation is None else [removed(tree, load.allocation)]
+    tree, name = load.case.tree, first.name
+    edits = [removed(tree, made) for made in load.allocation]
     if not earlier:
-        return [*edits, replaced(tree, load.statement, [f"{load.name} = {name}"])]
-    allocation = first.allocation
+        return [*edits, replaced(tree, load.case.statement, [f"{load.name} = {name}"])]
     index = load.effects.iteration(own, own[0])
-    if index is None or (allocation is not None and not first.is_within(allocation, earlier[-1])):
+    if index is None or not all(first.is_within(made, earlier[-1]) for made in first.allocation):
         return []
     kept = found.fresh(f"kept_{name}")
     return [
         *edits,
         before(tree, earlier[0], [f"{kept} = []"]),
-        after(tree, first.statement, [f"{kept}.append({name})"]),
-        replaced(tree, load.statement, [f"{load.name} = {kept}[{index}]"]),
+        after(tree, first.case.statement, [f"{kept}.append({name})"]),
+        replaced(tree, load.case.statement, [f"{load.name} = {kept}[{index}]"]),
     ]
 
 
-def _bounds(loop: ast.For) -> list[ast.expr]:
-    return loop.iter.args if isinstance(loop.iter, ast.Call) else [loop.iter]
-
-
-def _same(
-    a: Sequence[ast.expr], b: Sequence[ast.expr], load: Load, first: Load, new: dict[str, str]
-) -> bool:
-    """Return whether expressions at two loads are equal once loop variables have one name."""
-    mine = [ast.dump(_named(node, load, new)) for node in a]
-    return mine == [ast.dump(_named(node, first, {})) for node in b]
+def _bounds(loops: Sequence[ast.For]) -> list[ast.expr]:
+    ranges = [loop.iter for loop in loops]
+    return [node for r in ranges for node in (r.args if isinstance(r, ast.Call) else [r])]
 
 
 def _named(node: ast.expr, load: Load, new: dict[str, str]) -> ast.expr:
@@ -240,42 +225,28 @@ class Load:
 
     Attributes:
         case: Its statement.
+        loops: The loops around it, outermost first.
         effects: The effects in its function.
         name: The variable of the tile.
         source: The expression that it reads from HBM.
-        allocation: The statement that allocates the tile; None if the load itself does.
+        allocation: The statement that allocates the tile; none if the load itself does.
     """
 
     case: Statement
+    loops: list[ast.For]
     effects: Effects
     name: str
     source: ast.expr
-    allocation: ast.Assign | None
-
-    @property
-    def tree(self) -> File:
-        """The file."""
-        return self.case.tree
-
-    @property
-    def statement(self) -> ast.stmt:
-        """The statement of the load."""
-        return self.case.statement
-
-    @cached_property
-    def loops(self) -> list[ast.For]:
-        """The loops around it, outermost first."""
-        return self.case.loops()
+    allocation: tuple[ast.Assign, ...]
 
     def is_within(self, node: ast.AST, outer: ast.AST) -> bool:
         """Return whether a node is inside another one."""
-        return outer in self.tree.ancestors(node)
+        return outer in self.case.tree.ancestors(node)
 
     @property
     def _names(self) -> set[str]:
         """The names in the load and in the allocation."""
-        allocation = () if self.allocation is None else (self.allocation.value,)
-        return names_in(self.source, *allocation)
+        return names_in(self.source, *(made.value for made in self.allocation))
 
     @cached_property
     def helpers(self) -> list[ast.Assign] | None:
@@ -296,7 +267,7 @@ class Load:
             if not self.loops or not self.is_within(made[0], self.loops[0]):
                 continue
             value = self.effects.value(name)
-            if value is None or value.lineno > self.statement.lineno:
+            if value is None or value.lineno > self.case.statement.lineno:
                 return None
             if not self.effects.is_pure(value) or not self.effects.is_unconditional(value):
                 return None
@@ -319,16 +290,9 @@ class Load:
 
     def is_only_loaded(self) -> bool:
         """Return whether nothing else writes the tile, and nothing writes what is loaded."""
-        read = base_name(self.source)
-        calls = self.tree.within(self.effects.function.body, ast.Call)
-        written = {
-            base.id
-            for call in calls
-            if call is not self.case.call
-            for operand in written_operands(call, self.case.path(call.func))
-            if (base := base_name(operand)) is not None
-        }
-        return read is not None and not written & {self.name, read.id}
+        read, call = base_name(self.source), self.case.call
+        names = set() if read is None else {self.name, read.id}
+        return bool(names) and not names & self.effects.written(but=call)
 
 
 def load_at(found: Found, line: Line) -> Load | None:
@@ -345,5 +309,6 @@ def load_at(found: Found, line: Line) -> Load | None:
         return None
     if (case.function == "load") != (made is case.statement):
         return None
-    load = Load(case, effects, name, source, None if made is case.statement else made)
+    allocation = () if made is case.statement else (made,)
+    load = Load(case, case.loops(), effects, name, source, allocation)
     return load if load.helpers is not None and load.is_only_loaded() else None

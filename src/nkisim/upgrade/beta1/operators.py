@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from nkisim.rewriting import Edit, before
-from nkisim.source import base_name, number
+from nkisim.source import COMPARISONS, OPERATORS, base_name, number
 from nkisim.upgrade.beta1.indexing import target_text
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NISA, NL, Source
@@ -24,26 +24,8 @@ from nkisim.upgrade.tiles import (
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"
 
-_BINARY = {
-    ast.Add: "add",
-    ast.Sub: "subtract",
-    ast.Mult: "multiply",
-    ast.Div: "divide",
-    ast.Pow: "power",
-    ast.BitAnd: "bitwise_and",
-    ast.BitOr: "bitwise_or",
-    ast.BitXor: "bitwise_xor",
-}
+_BINARY = {kind: name for kind, name in OPERATORS.items() if "shift" not in name}
 _IN_PLACE = ("add", "subtract", "multiply", "divide")
-COMPARISONS = {
-    ast.Lt: "less",
-    ast.LtE: "less_equal",
-    ast.Gt: "greater",
-    ast.GtE: "greater_equal",
-    ast.Eq: "equal",
-    ast.NotEq: "not_equal",
-}
-"""The functions of nki.language for comparisons of Python."""
 _HBM = ("hbm", "shared_hbm", "private_hbm")
 
 

@@ -4,7 +4,7 @@ Layout   words as (P, F), samples in the same places; a normal pair is two neigh
 Limits   every integer in arithmetic is at most 2^24. Logarithm and sine are the polynomials of
          ``trnrand._kernels.definitions``, one rounding for each product and sum, so samples are
          bit-identical to other backends; the square root is the Scalar engine's
-Cost     instructions per tile: uniform 2, exponential 20, normal 39, most of half the width, in
+Cost     instructions per tile: uniform 2, exponential 20, normal 36, most of half the width, in
          addition to the words (Threefry 218, Philox 365)
 Lever    words are converted in SBUF, and only samples are written to HBM; a step of Horner's
          rule is one instruction, (s + c) f, and cosines and sines are one tile
@@ -34,10 +34,17 @@ def _new(x: Tile, dtype: Any) -> Tile:
     return nl.ndarray((x.shape[0], x.shape[1]), dtype=dtype, buffer=nl.sbuf)
 
 
-def _scaled(words: Tile, scale: float, dtype: Any) -> Tile:
-    """Return integers below 2^24 times a power of 2."""
-    result = _new(words, dtype)
-    nisa.activation(dst=result, op=nl.copy, data=words, scale=scale)
+def _scaled(x: Tile, scale: float, dtype: Any) -> Tile:
+    """Return numbers, or integers below 2^24, times a number: one rounding, on Scalar."""
+    result = _new(x, dtype)
+    nisa.activation(dst=result, op=nl.copy, data=x, scale=scale)
+    return result
+
+
+def _filled(x: Tile, value: float) -> Tile:
+    """Return a number for each partition of a tile."""
+    result = nl.ndarray((x.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=result, value=value)
     return result
 
 
@@ -81,7 +88,8 @@ def normals(words: Tile) -> Tile:
     """
     rows, half = words.shape[0], words.shape[1] // 2
     pairs = words.reshape((rows, half, 2))
-    radii = _radii(pairs[0:rows, 0:half, 0])
+    parts = words.view(nl.uint16).reshape((rows, half, 4))
+    radii = _radii(parts[0:rows, 0:half, 0], parts[0:rows, 0:half, 1])
     result = nl.ndarray((rows, half, 2), dtype=nl.float32, buffer=nl.sbuf)
     _folded_turns(pairs[0:rows, 0:half, 1], result)
     sines = _sines(result.reshape((rows, 2 * half))).reshape((rows, half, 2))
@@ -95,20 +103,18 @@ def normals(words: Tile) -> Tile:
     return result.reshape((rows, 2 * half))
 
 
-def _radii(words: Tile) -> Tile:
-    """Return sqrt(-2 log((w + 1) / 2^32)).
+def _radii(lower: Tile, upper: Tile) -> Tile:
+    """Return sqrt(-2 log((w + 1) / 2^32)) of words by their halves, uint16.
 
     The halves of w + 1 are exact in float32, so their sum is w + 1 rounded once.
     """
-    low = bits(words, nl.bitwise_and, 0xFFFF)
-    high = _scaled(bits(words, nl.right_shift, 16), 2.0**16, nl.float32)
-    total = _new(words, nl.float32)
+    total, high = _new(lower, nl.float32), _scaled(upper, 2.0**16, nl.float32)
     nisa.scalar_tensor_tensor(
-        dst=total, data=low, op0=nl.add, operand0=1.0, op1=nl.add, operand1=high
+        dst=total, data=lower, op0=nl.add, operand0=1.0, op1=nl.add, operand1=high
     )
     squares = _minus_two_log(total, 32)
-    nisa.tensor_scalar(dst=squares, data=squares, op0=nl.maximum, operand0=LEAST_SQUARE)
-    nisa.activation(dst=squares, op=nl.sqrt, data=squares)
+    # A square is 0 or above 2^-24, so that the sum with LEAST_SQUARE is the larger of both.
+    nisa.activation(dst=squares, op=nl.sqrt, data=squares, bias=_filled(squares, LEAST_SQUARE))
     return squares
 
 
@@ -132,8 +138,7 @@ def _minus_two_log(x: Tile, less: int) -> Tile:
         op1=nl.add,
         operand1=large,
     )
-    s = _new(x, nl.float32)
-    nisa.tensor_scalar(dst=s, data=f, op0=nl.multiply, operand0=LOG[0])
+    s = _scaled(f, LOG[0], nl.float32)
     for coefficient in LOG[1:]:
         _horner(s, coefficient, f)
     nisa.scalar_tensor_tensor(
@@ -155,8 +160,7 @@ def _folded_turns(words: Tile, into: Tile) -> None:
     With d = half a turn - (w >> 8), they are |d| - a quarter turn, and d reflected at the quarters.
     """
     rows, half = words.shape[0], words.shape[1]
-    turns = bits(words, nl.right_shift, 8)
-    before, rest = _new(words, nl.float32), _new(words, nl.float32)
+    turns, before = bits(words, nl.right_shift, 8), _new(words, nl.float32)
     nisa.tensor_scalar(
         dst=before, data=turns, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=_HALF_TURN
     )
@@ -168,13 +172,10 @@ def _folded_turns(words: Tile, into: Tile) -> None:
         op1=nl.subtract,
         operand1=_QUARTER_TURN,
     )
-    nisa.tensor_scalar(
-        dst=rest, data=before, op0=nl.multiply, operand0=-1.0, op1=nl.add, operand1=_HALF_TURN
-    )
-    nisa.tensor_tensor(dst=before, data1=before, data2=rest, op=nl.minimum)
+    nisa.tensor_tensor(dst=before, data1=before, data2=turns, op=nl.minimum)
     nisa.scalar_tensor_tensor(
         dst=into[0:rows, 0:half, 1],
-        data=rest,
+        data=turns,
         op0=nl.subtract,
         operand0=2 * _HALF_TURN,
         op1=nl.maximum,
@@ -184,12 +185,11 @@ def _folded_turns(words: Tile, into: Tile) -> None:
 
 def _sines(steps: Tile) -> Tile:
     """Return the sines of angles in steps, as ``trnrand._kernels.definitions`` defines them."""
-    square, s = _new(steps, nl.float32), _new(steps, nl.float32)
-    nisa.tensor_scalar(dst=steps, data=steps, op0=nl.multiply, operand0=TURN24)
-    nisa.tensor_tensor(dst=square, data1=steps, data2=steps, op=nl.multiply)
-    nisa.tensor_scalar(dst=s, data=square, op0=nl.multiply, operand0=SINE[0])
+    angles, square = _scaled(steps, TURN24, nl.float32), _new(steps, nl.float32)
+    nisa.tensor_tensor(dst=square, data1=angles, data2=angles, op=nl.multiply)
+    s = _scaled(square, SINE[0], nl.float32)
     for coefficient in SINE[1:]:
         _horner(s, coefficient, square)
-    nisa.tensor_tensor(dst=s, data1=s, data2=steps, op=nl.multiply)
-    nisa.tensor_tensor(dst=s, data1=s, data2=steps, op=nl.add)
+    nisa.tensor_tensor(dst=s, data1=s, data2=angles, op=nl.multiply)
+    nisa.tensor_tensor(dst=s, data1=s, data2=angles, op=nl.add)
     return s

@@ -10,7 +10,7 @@ Limits   1 to 2^33 elements. Loops are unrolled: beyond 7e8 elements the program
          ``first_block`` and ``drawn_words`` of ``operands`` give the words to draw and to skip for
          a request that begins inside a block.
 Cost     per tile, the words (365 instructions for Philox, 228 of them on the Tensor engine; 218
-         for Threefry) and the samples (0 for words, 2 for uniform, 20 for exponential, 39 for
+         for Threefry) and the samples (0 for words, 2 for uniform, 20 for exponential, 36 for
          normal); one DMA out, one more for a ragged end
 Lever    one launch per request, which reads one row of parameters and writes only samples
 """
@@ -30,7 +30,7 @@ ROWS = 128
 COLUMNS = {"philox": 512, "threefry": 1024}
 """Largest number of blocks per partition of a tile; 512 words fill a PSUM bank (Philox)."""
 TOGETHER = {"philox": 4, "threefry": 1}
-"""Number of tiles whose rounds alternate; with Threefry one tile keeps the engines busy."""
+"""Number of tiles whose rounds alternate, or one more; one Threefry tile keeps engines busy."""
 
 
 @nki.jit
@@ -100,9 +100,7 @@ def draw(operand: Tile, count: int, engine: str, law: str, dtype: str) -> Tile:
     parameters = loaded.view(nl.uint32)
     blocks = (count + BLOCK_WORDS - 1) // BLOCK_WORDS
     factors = philox_factors() if engine == "philox" else []
-    tiles = tiles_of(blocks, COLUMNS[engine])
-    for t in range(0, len(tiles), TOGETHER[engine]):
-        group = tiles[t : t + TOGETHER[engine]]
+    for group in groups_of(tiles_of(blocks, COLUMNS[engine]), TOGETHER[engine]):
         if engine == "philox":
             words = philox_blocks(parameters, factors, group)
         else:
@@ -133,6 +131,15 @@ def tiles_of(blocks: int, most: int) -> list[tuple[int, int, int]]:
         columns = max(2, (here + ROWS - 1) // ROWS)
         tiles.append((first, (here + columns - 1) // columns, columns))
     return tiles
+
+
+def groups_of(tiles: list[tuple[int, int, int]], count: int) -> list[list[tuple[int, int, int]]]:
+    """Return tiles in groups of ``count``; a single last one, often tiny, joins the last group."""
+    groups = []
+    for t in range(0, max(1, len(tiles) - 1), count):
+        groups.append(tiles[t : t + count])
+    groups[-1] += tiles[len(groups) * count :]
+    return groups
 
 
 def store(out: Tile, samples: Tile, start: int) -> None:

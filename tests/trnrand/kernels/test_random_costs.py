@@ -23,8 +23,8 @@ BLOCKS = {"philox": (96, 22, 19, 12 * 19), "threefry": (155, 63, 0, 0)}
 LAWS = {
     "words": (0, 0, 0, 0),
     "uniform": (1, 0, 1, 0),
-    "exponential": (20, 0, 0, 0),
-    "normal": (37, 0, 2, 0),
+    "exponential": (19, 0, 1, 0),
+    "normal": (31, 0, 5, 0),
 }
 
 

@@ -125,11 +125,17 @@ def _variants(kernel: Kernel, space: Mapping[str, Iterable[Any]]) -> list[Values
     names = [
         p.name for p in kernel.parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)
     ]
-    choices = {name: list(values) for name, values in space.items()}
-    if not choices:
+    if not isinstance(space, Mapping):
         raise ValueError(
-            "space: it is empty; accepted: values by parameter, such as {'TILE': [1, 2]}"
+            f"space: got {type(space).__name__}, accepted: values by parameter, such as "
+            "{'TILE': [1, 2]}"
         )
+    if not space:
+        raise ValueError("space: it is empty; accepted: values of at least one parameter")
+    for name, values in space.items():
+        if isinstance(values, str) or not isinstance(values, Iterable):
+            raise ValueError(f"space: values of {name} must be a list, got {values!r}")
+    choices = {name: list(values) for name, values in space.items()}
     for name, values in choices.items():
         if name not in names:
             raise ValueError(

@@ -137,7 +137,10 @@ def test_processes_give_the_same_result():
 @pytest.mark.parametrize(
     ("space", "message"),
     [
-        ({}, "space: it is empty"),
+        ({}, "space: it is empty; accepted: values of at least one parameter"),
+        ([1, 2], "space: got list, accepted: values by parameter"),
+        ({"COLUMNS": 128}, "space: values of COLUMNS must be a list, got 128"),
+        ({"MISTAKE": "none"}, "space: values of MISTAKE must be a list, got 'none'"),
         ({"COLUMNS": []}, "space: COLUMNS has no values"),
         ({"TILE": [1]}, r"space: scaled has no parameter 'TILE'; it has x, COLUMNS, BUFFERS"),
         ({"COLUMNS": [matrix(1, 1)]}, "space: COLUMNS has a value of type ndarray"),

@@ -359,13 +359,14 @@ def reciprocal_root(x: Tile) -> Tile:
     """Return ``1 / sqrt(x)`` of a tile, accurate to about one unit in the last place."""
     y = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.activation(dst=y, op=nl.rsqrt, data=x)
+    half = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=half, op=nl.copy, data=y, scale=-0.5)
     rest = nl.ndarray(x.shape, dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=rest, data1=x, data2=y, op=nl.multiply)
     nisa.tensor_tensor(dst=rest, data1=rest, data2=y, op=nl.multiply)
-    nisa.tensor_scalar(
-        dst=rest, data=rest, op0=nl.subtract, operand0=3.0, op1=nl.multiply, operand1=-0.5
+    nisa.scalar_tensor_tensor(
+        dst=y, data=rest, op0=nl.subtract, operand0=3.0, op1=nl.multiply, operand1=half
     )
-    nisa.tensor_tensor(dst=y, data1=y, data2=rest, op=nl.multiply)
     return y
 
 

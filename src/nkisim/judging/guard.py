@@ -69,16 +69,17 @@ class Guard:
             return
         self._busy.now = True
         try:
+            caller = _caller()
             if kind == "open":
                 if not self._may_open(*arguments):
-                    self._end(f"opens {arguments[0]!r}")
+                    self._end(f"opens {arguments[0]!r}", caller)
             elif kind == "import":
                 # Machine code has a file name; no other event of an import has one.
                 if arguments[1] is not None and not _is_of_library(arguments[1]):
-                    self._end(f"loads {arguments[1]!r}")
-            elif kind == "always" or self._is_theirs(kind):
+                    self._end(f"loads {arguments[1]!r}", caller)
+            elif kind == "always" or self._is_theirs(kind, caller):
                 first = f" {arguments[0]!r}" if arguments else ""
-                self._end(f"calls {event}{first}"[:200])
+                self._end(f"calls {event}{first}"[:200], caller)
         finally:
             self._busy.now = False
 
@@ -89,9 +90,8 @@ class Guard:
             return False
         return _is_of_library(os.fsdecode(path))
 
-    def _is_theirs(self, kind: str) -> bool:
+    def _is_theirs(self, kind: str, frame: FrameType | None) -> bool:
         """Return whether the untrusted code asks for it, directly or through a library."""
-        frame = _caller()
         while frame is not None:
             file = frame.f_code.co_filename
             if self._is_untrusted(file):
@@ -108,8 +108,7 @@ class Guard:
             found = self._untrusted[file] = theirs
         return found
 
-    def _end(self, what: str) -> NoReturn:
-        frame = _caller()
+    def _end(self, what: str, frame: FrameType | None) -> NoReturn:
         while frame is not None and not self._is_untrusted(frame.f_code.co_filename):
             frame = frame.f_back
         place = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
@@ -138,8 +137,8 @@ def _is_of_library(file: str) -> bool:
 
 
 def _caller() -> FrameType | None:
-    """Return the frame that caused the event: the innermost outside this file."""
+    """Return the frame that caused the event: the one that called the hook."""
     frame = inspect.currentframe()
-    while frame is not None and frame.f_code.co_filename == __file__:
-        frame = frame.f_back
+    for _ in ("this function", "the hook"):
+        frame = frame and frame.f_back
     return frame

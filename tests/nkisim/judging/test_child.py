@@ -271,7 +271,7 @@ next(NESTED, None)
 @pytest.mark.parametrize(
     ("text", "fault", "status", "limits"),
     [
-        (ENDLESS, "time", 5, {"seconds": 6.0}),
+        (ENDLESS, "time", 5, {"seconds": 2.0}),
         (GREEDY, "memory", 1, {"memory": 2 << 30}),
         (DEADLY, "crash", 1, {}),
     ],

@@ -4,6 +4,7 @@ import importlib.util
 import py_compile
 import sys
 from importlib.machinery import EXTENSION_SUFFIXES
+from pathlib import Path
 
 import pytest
 
@@ -39,12 +40,26 @@ def cheat(a, b):
 """
 
 
-@pytest.fixture(params=["next to the file", "in a folder of its own"])
+NEXT_TO_THE_FILE = "next to the file"
+IN_A_FOLDER = "in a folder of its own"
+
+
+@pytest.fixture
 def bytecode(request, tmp_path_factory, monkeypatch):
-    """Writes the bytecode of a text as that of a file, which Python takes without a check."""
-    own = request.param == "in a folder of its own"
-    prefix = str(tmp_path_factory.mktemp("bytecode")) if own else None
-    monkeypatch.setattr(sys, "pycache_prefix", prefix)
+    """Writes the bytecode of a text as that of a file, which Python takes without a check.
+
+    Its parameter is where Python looks for it; a folder of its own also has links to the bytecode
+    that there is of the libraries, without which a child compiles all of them.
+    """
+    prefix = None
+    if getattr(request, "param", IN_A_FOLDER) == IN_A_FOLDER:
+        prefix = tmp_path_factory.mktemp("bytecode")
+        root = tmp_path_factory.getbasetemp().parts[1]
+        kept = Path(sys.pycache_prefix).iterdir() if sys.pycache_prefix else ()
+        for folder in kept:
+            if folder.name != root:
+                (prefix / folder.name).symlink_to(folder)
+    monkeypatch.setattr(sys, "pycache_prefix", prefix and str(prefix))
 
     def forge(file, text):
         source = tmp_path_factory.mktemp("forged") / file.name
@@ -68,6 +83,7 @@ def contents(folder):
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
+@pytest.mark.parametrize("bytecode", [NEXT_TO_THE_FILE, IN_A_FOLDER], indirect=True)
 def test_bytecode_of_another_kernel_is_not_run(bytecode, tmp_path):
     bytecode(tmp_path / "cheat.py", RIGHT + AS_IT_IS)
     verdict = judged(tmp_path, RIGHT + ZEROS)

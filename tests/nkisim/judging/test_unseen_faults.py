@@ -26,7 +26,13 @@ RULES = {
 }
 
 
-@pytest.mark.parametrize("name", RULES)
+# One that is found in the source, one of a core and one of two; a check finds all of them in
+# tests/nkisim/test_rules.py.
+FAST = ("other_python", "never_written", "no_barrier[2]")
+NAMES = [n if n in FAST else pytest.param(n, marks=pytest.mark.slow) for n in RULES]
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_it_is_refused(name):
     settings = Settings(**QUICK, hostile=False, shapes=False)
     file = KERNELS / "unseen.py"

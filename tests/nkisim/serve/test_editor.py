@@ -10,6 +10,7 @@ from lsprotocol import types
 from .harness_serve import BAD, CRASHING, ENVIRONMENT, GOOD, written
 
 SECONDS = 60
+UNWRITTEN = GOOD.replace("    nl.store(out, tile)\n", "")
 
 
 class Editor:
@@ -139,22 +140,12 @@ def test_a_session(tmp_path):
         editor.type(uri, fixed)
         await editor.findings(uri, [])
 
-    session(talk)
-
-
-def test_a_finding_of_a_run_is_shown_on_save(tmp_path):
-    unwritten = GOOD.replace("    nl.store(out, tile)\n", "")
-
-    async def talk(editor):
-        uri = editor.open(written(tmp_path, unwritten))
-        (shown, *_) = await editor.findings(uri, ["M006", "W004"])
+        # A finding of a run.
+        unwritten = editor.open(written(tmp_path, UNWRITTEN, "unwritten.py"))
+        (shown, *_) = await editor.findings(unwritten, ["M006", "W004"])
         assert shown.source == "nkisim"
 
-    session(talk)
-
-
-def test_a_crash_leaves_the_server_running(tmp_path):
-    async def talk(editor):
+        # A crash leaves the server running.
         crashing = editor.open(written(tmp_path, CRASHING, "crashing.py"))
         await editor.lenses(crashing)
         bad = editor.open(written(tmp_path, BAD, "bad.py"))

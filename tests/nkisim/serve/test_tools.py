@@ -36,6 +36,10 @@ async def text(client, name, /, **arguments):
     return result.is_error, "".join(part.text for part in result.content)
 
 
+async def at_once(client, path):
+    return await asyncio.gather(*(text(client, "check", path=path) for _ in range(4)))
+
+
 def test_a_session(tmp_path):
     good, bad = written(tmp_path, GOOD, "good.py"), written(tmp_path, BAD, "bad.py")
     crashing = written(tmp_path, CRASHING, "crashing.py")
@@ -61,9 +65,10 @@ def test_a_session(tmp_path):
             await text(client, "check", path="kernel.py"),
             await text(client, "check", path=good),  # the server goes on
         ]
-        return listed, answers
+        return listed, answers, await at_once(client, good)
 
-    listed, answers = session(talk)
+    listed, answers, replies = session(talk)
+    assert set(replies) == {answers[-1]}
     assert {tool.name for tool in listed} == TOOLS
     assert all(tool.input_schema["properties"] for tool in listed)
     failed = [index for index, (is_error, _) in enumerate(answers) if is_error]
@@ -89,14 +94,12 @@ def test_a_session(tmp_path):
     assert "accepted: an absolute path" in relative
 
 
+@pytest.mark.slow
 def test_clients_at_once(tmp_path):
     path = written(tmp_path, GOOD)
 
-    async def talk(client):
-        return await asyncio.gather(*(text(client, "check", path=path) for _ in range(4)))
-
     def results():
-        return session(talk)
+        return session(lambda client: at_once(client, path))
 
     async def both():
         return await asyncio.gather(*(asyncio.to_thread(results) for _ in range(2)))

@@ -21,6 +21,7 @@ import trnsolver.distributed as solver
 import trnsparse
 import trnsparse.distributed as sparse
 import trntensor.distributed as tensor
+from pairwise import pairwise
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.distributed.recording import operand, record, virtual_mesh
 
@@ -102,18 +103,28 @@ def _both(library, function, shapes, mesh, given, *, text=(), factors=(), dtype=
 
 gemm = partial(_both, blas, "gemm", factors=(2.0,))
 product_of_two = partial(_both, tensor, "einsum", text=("mk,kn->mn",))
-ONE = [(a, b) for a in SPLITS for b in SPLITS]
-TWO = list(product(((ROWS, COLUMNS), (COLUMNS, EVERY), (EVERY, EVERY)), repeat=2))
-GRIDS = [((p,), [((a,), (b,)) for a, b in ONE]) for p in (1, 2, 3, 4)]
-GRIDS += [(mesh, TWO) for mesh in ((2, 2), (2, 3), (3, 1))]
+MESHES = [(1,), (2,), (3,), (4,), (2, 2), (2, 3), (3, 1)]
+PLACES = {
+    1: [(each,) for each in SPLITS],
+    2: [(ROWS, COLUMNS), (COLUMNS, EVERY), (EVERY, EVERY)],
+}
+"""Placements by the number of mesh dimensions."""
+
+each_mesh = pytest.mark.parametrize("mesh", [(1,), (3,), (4,), (2, 2), (2, 3)], ids=str)
+# Plans have rules for two operands, and for an operand and the result; none for three of them.
+combined = pytest.mark.parametrize(
+    "combined", [pairwise, pytest.param(product, marks=pytest.mark.slow)]
+)
 
 
-@pytest.mark.parametrize(("mesh", "splits"), GRIDS, ids=[str(mesh) for mesh, _ in GRIDS])
+@combined
+@pytest.mark.parametrize("mesh", MESHES, ids=str)
 @pytest.mark.parametrize("call", [gemm, product_of_two], ids=["gemm", "einsum"])
-def test_products(call, mesh, splits):
-    wanted = (None, *((each,) for each in SPLITS)) if len(mesh) == 1 else (None, (EVERY, COLUMNS))
-    for given, out in product(splits, wanted):
-        compare(*call(((5, 7), (7, 4)), mesh, given, placements=out))
+def test_products(call, mesh, combined):
+    places = PLACES[len(mesh)]
+    wanted = (None, *places) if len(mesh) == 1 else (None, (EVERY, COLUMNS))
+    for left, right, out in combined(places, places, wanted):
+        compare(*call(((5, 7), (7, 4)), mesh, (left, right), placements=out))
 
 
 def test_products_with_transposes_panels_and_dtypes():
@@ -128,10 +139,11 @@ def test_products_with_transposes_panels_and_dtypes():
 
 
 def test_gemm_and_einsum_have_one_schedule():
-    for mesh, splits in GRIDS:
-        for given, sizes in product(splits, ((5, 7, 4), (64, 8, 128), (3, 100, 100))):
-            m, k, n = sizes
-            options = {"mesh": mesh, "in_placements": given}
+    for mesh in MESHES:
+        places = PLACES[len(mesh)]
+        sizes = (5, 7, 4), (64, 8, 128), (3, 100, 100)
+        for left, right, (m, k, n) in product(places, places, sizes):
+            options = {"mesh": mesh, "in_placements": (left, right)}
             plans = (
                 blas.plan("gemm", (m, k), (k, n), **options),
                 tensor.plan("einsum", "mk,kn->mn", (m, k), (k, n), **options),
@@ -140,17 +152,17 @@ def test_gemm_and_einsum_have_one_schedule():
             assert totals[0] == totals[1]
 
 
-@pytest.mark.parametrize("mesh", [(1,), (3,), (4,), (2, 2), (2, 3)], ids=str)
+@each_mesh
 def test_symmetric_products(mesh):
-    places = [(each,) for each in SPLITS] if len(mesh) == 1 else [x for x, _ in TWO[::3]]
-    for given, trans in product(places, (False, True)):
+    for given, trans in product(PLACES[len(mesh)], (False, True)):
         compare(*_both(blas, "syrk", [(5, 7)], mesh, [given], factors=(2.0,), trans=trans))
 
 
-@pytest.mark.parametrize("mesh", [(1,), (3,), (4,), (2, 2), (2, 3)], ids=str)
-def test_triangular_systems(mesh):
-    splits = [((a,), (b,)) for a, b in ONE] if len(mesh) == 1 else TWO
-    for given, side, columns in product(splits, ("left", "right"), (2, 30)):
+@combined
+@each_mesh
+def test_triangular_systems(mesh, combined):
+    places = PLACES[len(mesh)]
+    for *given, side, columns in combined(places, places, ("left", "right"), (2, 30)):
         shape = (5, columns) if side == "left" else (columns, 5)
         uplo = "upper" if columns == 2 else "lower"
         options = {"factors": (2.0,), "side": side, "uplo": uplo}
@@ -198,14 +210,16 @@ def _fft(kind, shape, mesh, given, dtype, **options):
     compare(plan, recorded(mesh, [(shape, given, dtype)], call))
 
 
+@combined
 @pytest.mark.parametrize("kind", ["fftn", "ifftn", "rfftn", "irfftn"])
 @pytest.mark.parametrize("mesh", [(1,), (3,), (7,), (2, 2), (2, 3)], ids=str)
-def test_transforms_of_dimensions(mesh, kind):
+def test_transforms_of_dimensions(mesh, kind, combined):
     dtype = F32 if kind == "rfftn" else C64
-    for shape, order in product(((4, 6, 8), (5, 3, 7)), ((ROWS, COLUMNS), (COLUMNS, ROWS))):
-        given = order[: len(mesh)]
-        for options in ({}, {"placements": given}, {"dim": (-1,)}, {"s": (4, 9), "dim": (0, 1)}):
-            _fft(kind, shape, mesh, given, dtype, **options)
+    orders = [order[: len(mesh)] for order in ((ROWS, COLUMNS), (COLUMNS, ROWS))]
+    cases = ({}, {"placements": ...}, {"dim": (-1,)}, {"s": (4, 9), "dim": (0, 1)})
+    for shape, given, options in combined(((4, 6, 8), (5, 3, 7)), orders, cases):
+        same = {"placements": given} if "placements" in options else {}
+        _fft(kind, shape, mesh, given, dtype, **options | same)
 
 
 @pytest.mark.parametrize("kind", ["fft", "ifft"])

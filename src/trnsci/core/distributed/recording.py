@@ -5,13 +5,14 @@ nothing; the ``Recorder`` counts them by the convention of ``plans``. A dispatch
 peak of live bytes: the operands, and all storages that torch allocates during the call. Workspace
 inside of one operation of torch is not included.
 
-The peak is measured in the second of two runs on new operands. In the first run of a process,
-operations of torch import modules; exceptions in these imports hold the frames of the call, and so
-its tensors, until the garbage collector runs.
+The peak is measured in a second run on new operands if the first one imported modules, as
+operations of torch do: exceptions in these imports hold the frames of the call, and so its tensors,
+until the garbage collector runs.
 """
 
 from __future__ import annotations
 
+import sys
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -223,10 +224,13 @@ def record(mesh: VirtualMesh, problem: Problem) -> Recording:
 
 def peak_of(problem: Problem) -> int:
     """Return the peak bytes of live tensors of a call without gradients and checks."""
-    for _ in range(2):  # the first run imports modules, see above
+    for _ in range(2):
+        modules = len(sys.modules)
         operands, call = problem()
         with torch.no_grad(), _live([_part(x) for x in operands]) as live:
             call(*operands, check=False)
+        if len(sys.modules) == modules:  # no import held tensors, see above
+            break
     return int(live.peak)
 
 

@@ -24,6 +24,7 @@ LENGTHS = [1, 2, 3, 7, 12, 13, 16, 30, 36, 49, 60, 64, 97, 144, 210]
 REAL, COMPLEX = [torch.float32, torch.float64], [torch.complex64, torch.complex128]
 NORMS = [None, "backward", "forward", "ortho"]
 CASES = 16
+FAST_CASES = 8  # one with nothing in it, two with other lengths, half of them with gradients
 
 
 def _values(shape, dtype, seed):
@@ -46,10 +47,10 @@ def _mesh(shape):
     return init_device_mesh("cpu", shape)
 
 
-def _nd_cases(mesh):
+def _nd_cases(mesh, count):
     """Return random calls of transforms along several dimensions, the same on every rank."""
     draw = random.Random(str(mesh))
-    for seed in range(CASES):
+    for seed in range(count):
         kind = draw.choice(["fftn", "ifftn", "rfftn", "irfftn"])
         ndim = draw.randint(len(mesh) + 1, 4)
         dims = draw.sample(range(ndim), draw.randint(1, min(ndim, 3)))
@@ -66,10 +67,10 @@ def _nd_cases(mesh):
         yield seed, kind, shape, dtype, draw.choice(splits), draw.choice(NORMS), options
 
 
-def _vector_cases(mesh):
+def _vector_cases(mesh, count):
     """Return random calls of transforms of vectors, the same on every rank."""
     draw = random.Random(f"vectors {mesh}")
-    for seed in range(CASES):
+    for seed in range(count):
         kind, transposed = draw.choice(["fft", "ifft"]), draw.choice([False, True])
         batch = [draw.choice([1, 2, 5]) for _ in range(draw.randint(len(mesh) - 1, 2))]
         shape = [*batch, draw.choice(LENGTHS)]
@@ -88,10 +89,10 @@ def _spread(whole, mesh, places):
     return DTensor.from_local(part, mesh, places, shape=whole.shape, stride=whole.stride())
 
 
-def _compared(shape, cases):
+def _compared(shape, cases, count):
     """Return what differs from one rank and from the plan, of random calls."""
     wrong = []
-    for case in globals()[cases](shape):
+    for case in globals()[cases](shape, count):
         for what in _differences(_mesh(shape), case):
             wrong.append((*what, case))
     return wrong
@@ -161,10 +162,11 @@ def _single(kind, x, norm, options, shape):
     return found, math.prod(max(x.shape[dim], found.shape[dim]) for dim in dims)
 
 
+@pytest.mark.parametrize("count", [FAST_CASES, pytest.param(CASES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cases", ["_nd_cases", "_vector_cases"])
 @pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
-def test_every_mesh_gives_the_values_gradients_and_bytes_of_the_plan(mesh, cases):
-    for found in pool(math.prod(mesh)).run(_compared, mesh, cases):
+def test_every_mesh_gives_the_values_gradients_and_bytes_of_the_plan(mesh, cases, count):
+    for found in pool(math.prod(mesh)).run(_compared, mesh, cases, count):
         assert found == []
 
 

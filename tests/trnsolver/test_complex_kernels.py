@@ -386,18 +386,19 @@ VIEWS = {
     "conjugate": lambda a: a.conj().resolve_conj().conj(),
     "transposed": lambda a: a.mT.contiguous().mT,
     "strided": lambda a: torch.stack([a, 0 * a], -1).flatten(-2)[..., ::2],
-    "expanded": lambda a: a.expand(3, *a.shape),
+    "expanded": lambda a: a.expand(2, *a.shape),
 }
 
 
-@each_case("view", list(VIEWS))
 @each_case("name", ["cholesky", "qr", "eigh", "inv", "pinv"])
-def test_views_of_memory_are_read_as_they_are(name, view):
+def test_views_of_memory_are_read_as_they_are(name):
     function = getattr(trnsolver, name)
-    found, want = function(VIEWS[view](POSITIVE)), function(POSITIVE)
-    parts = zip(found, want, strict=True) if isinstance(want, tuple) else [(found, want)]
-    for got, like in parts:
-        assert torch.equal(got, like.expand_as(got))
+    want = function(POSITIVE)
+    for name, view in VIEWS.items():
+        found = function(view(POSITIVE))
+        parts = zip(found, want, strict=True) if isinstance(want, tuple) else [(found, want)]
+        for got, like in parts:
+            assert torch.equal(got, like.expand_as(got)), name
 
 
 @each_case("name", ["cholesky", "qr", "eigh", "svd", "inv", "pinv", "msign"])

@@ -77,6 +77,14 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.fixture(autouse=True)
+def every_cause_is_new():
+    """Warn about each fallback and refusal in every test, whatever the tests before it did."""
+    reports = sys.modules.get("trnsci.core.backend.fallback")
+    if reports is not None:
+        reports.forget_causes()
+
+
 @pytest.fixture
 def load_example(monkeypatch):
     """A function from the name of a script to its module; neighbours import as for Python."""

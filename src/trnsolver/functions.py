@@ -160,7 +160,7 @@ def _inverse_roots(w: Tensor) -> Tensor:
             f"inv_sqrt_spd: eigenvalues below {rounding:.3g} of the largest are raised to that; "
             f"the result is not accurate along their eigenvectors",
             AccuracyWarning,
-            stacklevel=callers_level("trnsolver"),
+            stacklevel=callers_level(),
         )
     return torch.maximum(w, smallest.unsqueeze(-1)).rsqrt()
 

@@ -163,7 +163,6 @@ def plot_residuals(runs: Mapping[str, IterationInfo], ax: Axes | None = None) ->
 OnFailure: TypeAlias = Literal["warn", "raise", "ignore"]
 
 _ACTIONS = ("warn", "raise", "ignore")
-_CALLED_BY = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 _ENDS = {
     "limit": "the limit of steps is reached",
     "breakdown": "a step would divide by zero, or A is not positive where it must be",
@@ -201,7 +200,7 @@ def report_failure(
     if on_failure == "raise":
         raise error(message)
     if on_failure == "warn":
-        warnings.warn(message, warning, stacklevel=callers_level(*_CALLED_BY))
+        warnings.warn(message, warning, stacklevel=callers_level())
 
 
 def report_iteration(

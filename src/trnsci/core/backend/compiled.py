@@ -131,7 +131,7 @@ class CudaKernel:
             f"{self._library}: the CUDA kernel {self._name} for {kind} {what}, so that torch "
             f"computes instead: {_reason(error)}",
             RuntimeWarning,
-            stacklevel=callers_level(self._library),
+            stacklevel=callers_level(),
         )
 
 

@@ -276,7 +276,8 @@ def surface(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and the ``__dir__`` of a package of a library.
 
-    The package gets ``HAS_NKI``, lazily imported names and a ``dir`` of the public names. Names in
+    The package gets ``HAS_NKI``, ``NkiRefusalWarning``, lazily imported names and a ``dir`` of the
+    public names. Names in
     ``__all__`` of its module ``published``, if there is one, can be imported from the package too,
     but are neither in its ``__all__`` nor in its ``dir``: they serve code written for the published
     libraries.
@@ -287,7 +288,7 @@ def surface(
         lazy: Module paths by lazy name. A name equal to the last part of its module path is the
             module itself; any other is an attribute of the module.
     """
-    homes = {} if lazy is None else dict(lazy)
+    homes = {"NkiRefusalWarning": "trnsci.core.errors", **(lazy or {})}
 
     def __getattr__(name: str) -> Any:
         if name == "HAS_NKI":

@@ -22,10 +22,9 @@ from torch.compiler import is_compiling
 from trnsci.core.backend.autocast import Autocast, autocast_device, cast_arguments
 from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp
 from trnsci.core.backend.explanation import Step, note, recording
-from trnsci.core.backend.fallback import report_fallback
+from trnsci.core.backend.fallback import report_fallback, report_refusal
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.library import Library, Path, device_ready
-from trnsci.core.counters import count_refusal
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile, with_conjugate_views
@@ -190,19 +189,19 @@ class Operation:
 
     def refusal(self, *args: Any) -> str:
         """Return the reason why the kernel does not accept the arguments, or the empty string."""
+        if self.library.widening():
+            return "the kernel does not have precision 'doublefloat'"
         for arg in args:
             if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:
                 return f"the kernel does not take {arg.dtype}"
-        if self.library.widening():
-            return "the kernel does not have precision 'doublefloat'"
         return "" if self._unsuited is None else self._unsuited(*args)
 
     def refuse(self, reason: str) -> None:
         """Report that torch will compute a call for which a kernel was requested.
 
         For callers that decide this before they have the arguments of the operation. The refusal
-        is counted, shown by ``explain``, and raises where kernels are required. On the torch path
-        nothing is refused.
+        is counted, shown by ``explain``, raises where kernels are required, and is warned about if
+        the backend was requested by name. On the torch path nothing is refused.
 
         Raises:
             BackendError: Kernels are required.
@@ -216,7 +215,7 @@ class Operation:
             return
         if self.library.required():
             self._require(reason)
-        self._count_refusal(reason)
+        self._report_refusal(reason)
 
     def shape_of_result(self, *args: Any) -> Any:
         """Return dense empty tensors like the result; computes nothing for fake tensors."""
@@ -264,9 +263,10 @@ class Operation:
             f"is on"
         )
 
-    def _count_refusal(self, reason: str) -> bool:
-        """Count a refusal; a compiled call counts it once, when it is compiled."""
-        count_refusal(self.qualified_name, reason)
+    def _report_refusal(self, reason: str) -> bool:
+        """Report a refusal; a compiled call does so once, when it is compiled."""
+        named = self.library.get_backend() != "auto"
+        report_refusal(self.qualified_name, reason, self.library.require_nki.name, named)
         return True
 
     def _registered(self) -> Any:
@@ -338,7 +338,7 @@ class Operation:
 
 
 constant_to_compile(Operation.register)
-constant_to_compile(Operation._count_refusal)
+constant_to_compile(Operation._report_refusal)
 
 
 _COMPLEX = {"float32": torch.complex64, "float64": torch.complex128}

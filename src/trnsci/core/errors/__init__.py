@@ -27,6 +27,7 @@
         └── RankError       (also a RuntimeError)  ranks that differ, or that no longer answer
     Warning
     ├── NkiFallbackWarning (a UserWarning)       a kernel failed and torch computed the result
+    ├── NkiRefusalWarning  (a UserWarning)       a kernel does not accept a call, and torch computes
     ├── ConvergenceWarning (a UserWarning)       an iteration did not converge
     └── AccuracyWarning    (a UserWarning)       a requested accuracy was not reached
 
@@ -65,6 +66,7 @@ __all__ = [
     "KernelError",
     "LinAlgError",
     "NkiFallbackWarning",
+    "NkiRefusalWarning",
     "NotFiniteError",
     "NotPositiveDefiniteError",
     "OperandError",
@@ -144,6 +146,10 @@ class RankError(TrnsciError, RuntimeError):
 
 class NkiFallbackWarning(UserWarning):
     """A kernel failed and torch computed the result instead."""
+
+
+class NkiRefusalWarning(UserWarning):
+    """A kernel does not accept a dtype, a level of precision, a shape or an option of a call."""
 
 
 class ConvergenceWarning(UserWarning):

@@ -281,5 +281,5 @@ def _warn(failure: str) -> None:
             f"{failure}: its derivatives are those of the exact solution, of which it is not an "
             f"approximation",
             ConvergenceWarning,
-            stacklevel=callers_level("trnsci"),
+            stacklevel=callers_level(),
         )

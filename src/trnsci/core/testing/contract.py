@@ -14,11 +14,14 @@ Results and derivatives are compared with the same call on torch in float64.
 from __future__ import annotations
 
 import contextvars
+import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
@@ -27,9 +30,11 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.func import grad, jacfwd, jacrev, jvp, vmap
 
+from trnsci.core import explain
+from trnsci.core.backend.fallback import forget_causes
 from trnsci.core.backend.library import Library
 from trnsci.core.counters import counts
-from trnsci.core.errors import BackendError
+from trnsci.core.errors import BackendError, NkiRefusalWarning
 from trnsci.core.interop import fake_tensor_mode, version_of
 from trnsci.core.testing import BACKENDS, random_tensor, uninitialized_as_nan, unit_roundoff
 
@@ -204,11 +209,37 @@ class OperationContract:
             return
         with self.library.backend("simulator"):
             before = counts()
-            sample.call(*tensors)
+            with pytest.warns(NkiRefusalWarning, match="does not take torch"):
+                sample.call(*tensors)
             assert (counts() - before).refusals, "torch computed, and no refusal was counted"
             refused = pytest.raises(BackendError, match=self.library.require_nki.name)
             with self.library.requiring("1"), refused:
                 sample.call(*tensors)
+
+    def test_a_refusal_is_warned_about_once_at_the_call(self, sample: Sample) -> None:
+        if sample.takes_float64:
+            return
+        tensors = [tensor.double() for tensor in sample.tensors]
+
+        def caught(call: Callable[..., Any]) -> list[warnings.WarningMessage]:
+            forget_causes()
+            with warnings.catch_warnings(record=True, action="always") as found:
+                call(*tensors)
+                call(*tensors)
+            return [one for one in found if one.category is NkiRefusalWarning]
+
+        for backend in ("auto", "pytorch"):
+            with self.library.backend(backend):
+                assert not caught(sample.call), f"a refusal with backend {backend!r}"
+        with self.library.backend("simulator"):
+            assert not caught(lambda *args: explain(sample.call, *args)), "explain warned"
+            found = caught(sample.call)
+        said = [str(one.message) for one in found]
+        assert len(said) == len(set(said)) > 0
+        own = [text for text in said if text.startswith(f"{self.library.name}.")]
+        assert own, f"no warning names a function of {self.library.name}: {said}"
+        source = Path(sys.modules[Library.__module__].__file__ or "").parents[3]
+        assert not [one for one in found if Path(one.filename).is_relative_to(source)]
 
     # -- helpers of the tests ---------------------------------------------------------------------
 
@@ -251,7 +282,9 @@ class OperationContract:
 
     def dtypes(self, sample: Sample, tensors: list[Tensor], backend: str) -> tuple[str, ...]:
         """Return the dtypes of a result, or the exception that the call raises."""
-        with self.library.backend(backend):
+        with self.library.backend(backend), warnings.catch_warnings():
+            # Kernels refuse some of the dtypes; the test is of the result.
+            warnings.simplefilter("ignore", NkiRefusalWarning)
             try:
                 return tuple(str(part.dtype) for part in _parts(sample.call(*tensors)))
             except Exception as error:

@@ -1,15 +1,17 @@
 #!/usr/bin/env python
 """Write docs/coverage.md: the kernel of every public function, by dtype and level of precision.
 
-The page is part of the repository. A test compares it with the table of the sources.
+The picture of the page, docs/pictures/coverage.svg, is drawn from the same table. Both are part of
+the repository. A test compares them with the table of the sources.
 
-    python tools/gen_coverage.py [FILE]     default: docs/coverage.md
+    python tools/gen_coverage.py [FOLDER]     default: docs
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -18,14 +20,81 @@ if str(ROOT / "tools") not in sys.path:
 
 from markdown_text import block, join, table  # noqa: E402
 
+from trnsci.core.backend.precision import LEVELS  # noqa: E402
+from trnsci.core.examples import DTYPES  # noqa: E402
 from trnsci.coverage import WORDS, Line, lines, render, summary  # noqa: E402
 
+COLOURS = {"kernel": "#8fce9b", "partly": "#d3ecb0", "refused": "#f6c48a", "torch": "#dfe3e8"}
+"""The outcomes of the picture, in the order of a bar, and their colours."""
+LEFT, TOP, CELL, BAR, ROW, GAP = 92, 74, 46, 42, 22, 30
+"""Pixels: margins, distance and width of bars, distance of rows, and of libraries."""
 
-def main(file: Path = ROOT / "docs" / "coverage.md") -> None:
-    """Write the page."""
+
+def main(folder: Path = ROOT / "docs") -> None:
+    """Write the page and its picture."""
     found = lines()
-    file.write_text(page(found), encoding="utf-8")
-    print(f"{file}: {summary(found)}")
+    for name, text in (("coverage.md", page(found)), ("pictures/coverage.svg", picture(found))):
+        (folder / name).write_text(text, encoding="utf-8")
+    print(f"{folder}: {summary(found)}")
+
+
+def picture(found: Sequence[Line]) -> str:
+    """Return the shares of the outcomes as SVG: a bar by library, level and dtype."""
+    libraries = list(dict.fromkeys(line.library for line in found))
+    tall = GAP + len(LEVELS) * ROW
+    width, height = LEFT + CELL * len(DTYPES) + 6, TOP + tall * len(libraries)
+    parts = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
+        f'width="{width}" height="{height}" font-family="system-ui, sans-serif" font-size="13">',
+        "<title>Functions on kernels, by library, level of precision and dtype</title>",
+        f'<rect width="{width}" height="{height}" fill="#ffffff"/>',
+        _text(6, 20, "Functions on kernels, in percent", 'font-size="15" font-weight="600"'),
+    ]
+    for number, (outcome, colour) in enumerate(COLOURS.items()):
+        x = 6 + 84 * number
+        parts.append(f'<rect x="{x}" y="32" width="14" height="14" fill="{colour}"/>')
+        parts.append(_text(x + 19, 44, outcome))
+    for number, dtype in enumerate(DTYPES):
+        middle = LEFT + CELL * number + BAR // 2
+        short = dtype.replace("complex", "c").replace("bfloat", "bf").replace("float", "f")
+        parts.append(_text(middle, 68, short.replace("int", "i"), 'text-anchor="middle"'))
+    for above, library in enumerate(libraries):
+        own = [line for line in found if line.library == library]
+        parts += [f'<g transform="translate(0,{TOP + tall * above})">', panel(own), "</g>"]
+    return "\n".join([*parts, "</svg>", ""])
+
+
+def panel(found: Sequence[Line]) -> str:
+    """Return the bars of one library."""
+    parts = [_text(6, 18, found[0].library, 'font-weight="600"')]
+    for below, level in enumerate(LEVELS):
+        parts += _row([line for line in found if line.level == level], GAP - 6 + ROW * below)
+    return "\n".join(parts)
+
+
+def _row(found: Sequence[Line], y: int) -> Iterator[str]:
+    """Yield the bars of a library at a level; a dtype that no call accepts has none."""
+    yield _text(6, y + 14, found[0].level)
+    for number, dtype in enumerate(DTYPES):
+        outcomes = Counter(line.cells[dtype].outcome for line in found)
+        total, x = sum(outcomes[outcome] for outcome in COLOURS), LEFT + CELL * number
+        if not total:
+            continue
+        start = 0
+        for outcome, colour in COLOURS.items():
+            left, start = BAR * start / total, start + outcomes[outcome]
+            wide = BAR * start / total - left
+            if wide:
+                yield (
+                    f'<rect x="{x + left:.2f}" y="{y}" width="{wide:.2f}" height="18" '
+                    f'fill="{colour}"/>'
+                )
+        share = f"{100 * outcomes['kernel'] / total:.0f}"
+        yield _text(x + BAR // 2, y + 14, share, 'text-anchor="middle"')
+
+
+def _text(x: int, y: int, text: str, style: str = "") -> str:
+    return f'<text x="{x}" y="{y}" {style}>{text}</text>'.replace(" >", ">")
 
 
 def page(found: Sequence[Line]) -> str:
@@ -39,6 +108,11 @@ def page(found: Sequence[Line]) -> str:
             "of every public function runs on the simulator with operands of each dtype, at each "
             "level, and the launch counters tell which kernels ran. "
             f"{summary(found)}; [Validation status](status.md) shows how exact and fast they are.",
+            "![Share of functions on kernels by library, level and dtype](pictures/coverage.svg)",
+            "Each bar shows the calls that accept a dtype; the number is the percentage that "
+            "kernels compute completely. Calls of the outcomes `partly` and `refused` give one "
+            "[`NkiRefusalWarning`](libraries/backends.md#see-what-ran) for each function and "
+            "reason; functions without a kernel give none.",
             block("sh", "trnsci coverage --lib trnblas\ntrnsci coverage --format json"),
             table(
                 ("cell", "meaning"),

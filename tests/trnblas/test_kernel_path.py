@@ -13,7 +13,7 @@ from pairwise import in_turn
 from required import requiring
 from trnsci.core import explain
 from trnsci.core.counters import counts
-from trnsci.core.testing import launched, random_tensor, strict_simulation
+from trnsci.core.testing import launched, random_tensor, refusals_expected, strict_simulation
 
 from .agreement import ROUNDOFF, array, assert_agrees, draw
 from .cases import CASES, unchanged
@@ -200,6 +200,7 @@ def test_factors_that_are_tensors_stay_outside_of_the_kernel():
     )
 
 
+@refusals_expected()
 def test_what_no_kernel_takes_is_left_to_torch_counted_and_explained():
     double = torch.ones(4, 4, dtype=torch.float64)
     with pytest.raises(RuntimeError, match=r"gemm: .* torch.float64, and TRNBLAS_REQUIRE_NKI"):
@@ -277,6 +278,7 @@ def test_grouped_products_with_factors_that_are_tensors():
     in_turn(REACHED, [torch.complex64, torch.complex128]),
     ids=lambda value: getattr(value, "name", str(value)),
 )
+@refusals_expected()
 def test_complex_operands_are_one_launch_or_refused_with_gradients_of_torch(case, dtype):
     """Each option means the same where kernels are wanted, and gradients are those of torch."""
     tensors = case.operands(dtype)

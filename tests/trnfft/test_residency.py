@@ -12,7 +12,7 @@ from each_case import each_case
 from required import requiring
 from trnfft import ComplexTensor
 from trnfft._complex import arguments
-from trnsci.core.testing import launched, random_tensor
+from trnsci.core.testing import launched, random_tensor, refusals_expected
 
 from .agreement import array, in_parts
 
@@ -118,6 +118,7 @@ def test_what_torch_must_compute_is_computed_on_the_host(kind, monkeypatch):
 
 @each_case("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 @each_case("backend", ["pytorch", "simulator"])
+@refusals_expected()
 def test_the_dtype_of_a_result_does_not_depend_on_the_backend(backend, dtype):
     wide = random_tensor(4, 6, dtype=torch.complex64)
     z = ComplexTensor(wide).to(dtype)

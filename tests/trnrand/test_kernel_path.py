@@ -11,7 +11,7 @@ from pairwise import pairwise
 from required import requiring
 from trnsci.core import explain
 from trnsci.core.counters import counts
-from trnsci.core.testing import launched, strict_simulation
+from trnsci.core.testing import launched, refusals_expected, strict_simulation
 
 ENGINES = ("philox", "threefry")
 SEED = 0xDEADBEEF_12345678
@@ -113,6 +113,7 @@ def test_a_buffer_is_filled_where_it_is():
     assert torch.equal(buffer, trnrand.normal(50, 3, generator=generator("philox")))
 
 
+@refusals_expected()
 def test_float64_and_other_laws_are_the_same_on_every_backend():
     with requiring("trnrand", level=""):
         before = counts()

@@ -7,7 +7,7 @@ import pytest
 import trnsci
 from each_case import each_case
 from fresh_process import printed_after
-from trnsci.core.errors import NkiFallbackWarning
+from trnsci.core.errors import NkiFallbackWarning, NkiRefusalWarning
 
 LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 
@@ -17,9 +17,10 @@ def library(request):
     return import_module(request.param)
 
 
-def test_version_and_warning(library):
+def test_version_and_warnings(library):
     assert library.__version__ == trnsci.__version__
     assert library.NkiFallbackWarning is NkiFallbackWarning
+    assert library.NkiRefusalWarning is NkiRefusalWarning
 
 
 def test_the_backend_is_chosen_and_wrong_names_are_refused(library):

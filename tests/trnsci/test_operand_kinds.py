@@ -21,7 +21,7 @@ from each_case import each_case
 from public_calls import CALLS, LIBRARIES, function_of
 from trnsci.core.errors import DerivativeError, TrnsciError
 from trnsci.core.interop import pytree
-from trnsci.core.testing import BACKENDS, random_tensor
+from trnsci.core.testing import BACKENDS, random_tensor, refusals_expected
 from trnsci.core.testing.exempt import reason_of
 
 pytestmark = pytest.mark.filterwarnings("ignore::trnsci.core.errors.ConvergenceWarning")
@@ -240,6 +240,7 @@ def derivatives(name, change, backend):
 
 @pytest.mark.parametrize("library", LIBRARIES)
 @each_case("empty", [no_batch, no_elements], ids=lambda f: f.__name__)
+@refusals_expected()
 def test_empty_operands_have_the_gradients_of_others(library, empty):
     """An empty operand is an error of the library or has a result, alike on every backend."""
     for name in own(library):

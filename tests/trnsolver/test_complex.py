@@ -12,7 +12,7 @@ import torch
 
 import trnsolver
 from each_case import each_case
-from trnsci.core.testing import random_tensor
+from trnsci.core.testing import random_tensor, refusals_expected
 
 N = 4
 
@@ -235,6 +235,7 @@ def tensors(found):
 
 
 @each_case("name", [*CASES, *VALUES])
+@refusals_expected()
 def test_values_are_those_of_numpy(name):
     function, oracle, operands = (CASES | VALUES)[name]
     given = [prepared(leaf) for leaf, prepared in map(OPERANDS.get, operands)]
@@ -268,6 +269,7 @@ def test_gradients_are_differences_of_values(name):
 
 @pytest.mark.parametrize("path", ["simulator"], indirect=True)
 @each_case("name", ["solve", "solve_spd", "lstsq", "cholesky", "qr", "svd", "eigh", "msign"])
+@refusals_expected()
 def test_gradients_where_kernels_are_wanted(name):
     assert_gradients(name)
 

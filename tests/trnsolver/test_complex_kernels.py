@@ -13,7 +13,7 @@ import trnblas
 import trnsolver
 from each_case import each_case
 from trnsci.core.counters import counts
-from trnsci.core.testing import launched, random_tensor, unit_roundoff
+from trnsci.core.testing import launched, random_tensor, refusals_expected, unit_roundoff
 from trnsolver._factors.forms import orthonormal_half
 
 UNIT = unit_roundoff(torch.float32)
@@ -409,6 +409,7 @@ def test_nothing_is_launched_for_no_matrices(name):
         assert (got.shape, got.dtype) == (like.shape, like.dtype)
 
 
+@refusals_expected()
 def test_what_kernels_do_not_take_is_refused_and_counted():
     calls = (
         lambda: trnsolver.lu(GENERAL),

@@ -14,7 +14,7 @@ from oracles.solver_matrices import with_condition, with_values
 from required import requiring
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError, DerivativeError
-from trnsci.core.testing import random_tensor
+from trnsci.core.testing import random_tensor, refusals_expected
 
 N = 32
 POSITIVE = with_values(np.logspace(0, 2, N))
@@ -149,6 +149,7 @@ def test_gmres_ends_a_cycle_when_it_is_done():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
+@refusals_expected()
 def test_cg_on_kernel_paths_computes_other_dtypes_by_torch(dtype):
     z = random_tensor(20, 20, dtype=dtype)
     a, b = z @ z.mH / 20 + torch.eye(20), random_tensor(20, dtype=dtype, seed=1)

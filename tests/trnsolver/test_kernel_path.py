@@ -15,7 +15,7 @@ from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.backend.explanation import explain
 from trnsci.core.counters import counts
-from trnsci.core.testing import launched, random_tensor, unit_roundoff
+from trnsci.core.testing import launched, random_tensor, refusals_expected, unit_roundoff
 
 N = 6
 CONDITION = 10.0
@@ -184,6 +184,7 @@ def test_matrices_that_do_not_allow_it_are_named_on_kernels_too():
         trnsolver.eigh(torch.full((2, 2), float("nan")))
 
 
+@refusals_expected()
 def test_what_kernels_do_not_take_is_refused_and_counted():
     before = counts()
     trnsolver.lu(torch.complex(TALL, TALL))

@@ -19,8 +19,8 @@ WIDTH = 120
 WORDS = {
     "kernel": "kernels compute the call",
     "partly": "kernels compute a part of the call and refused the rest, which torch computes",
-    "refused": "the kernel does not accept the operands, and torch computes; the call raises if "
-    "kernels are required",
+    "refused": "the kernel does not accept the operands, and torch computes; the call warns under "
+    "the backends nki and simulator, and raises if kernels are required",
     "torch": "the function has no kernel, and torch computes",
     "error": "the call raises",
 }

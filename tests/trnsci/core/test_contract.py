@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 
+from trnsci.core.backend.fallback import forget_causes
 from trnsci.core.counters import count_fallback, count_launch, count_refusal, counts
+from trnsci.core.errors import NkiRefusalWarning
 from trnsci.core.testing import contract, random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 
@@ -55,6 +59,7 @@ TESTS = [
         "test_result_dtypes_are_those_of_torch",
         "test_autocast_decides_the_dtype_whatever_is_differentiated",
         "test_float64_is_refused_counted_and_raises_where_required",
+        "test_a_refusal_is_warned_about_once_at_the_call",
         "test_fake_tensors_have_shape_and_dtype_and_run_nothing",
         "test_exported",
         "test_compiled_as_one_graph",
@@ -181,6 +186,23 @@ def test_what_is_computed_untold_in_float64_is_refused(promise, operation):
 
     with pytest.raises(pytest.fail.Exception, match="DID NOT RAISE"):
         getattr(promise, name)(Sample("scaled_add", counted, (X, Y)))
+
+
+def test_a_refusal_without_its_warning_is_refused(promise, operation):
+    name = "test_a_refusal_is_warned_about_once_at_the_call"
+
+    def warned_again(x, y):
+        forget_causes()
+        return operation(x, y, 2.0)
+
+    getattr(promise, name)(Sample("scaled_add", lambda x, y: operation(x, y, 2.0), (X, Y)))
+    for call, said in (
+        (lambda x, y: 2.0 * x + y, "no warning names"),
+        (warned_again, "warned again"),
+        (lambda x, y: warnings.warn("quiet", NkiRefusalWarning, stacklevel=1), "a refusal with"),
+    ):
+        with pytest.raises(AssertionError, match=said):
+            getattr(promise, name)(Sample("scaled_add", call, (X, Y)))
 
 
 @pytest.mark.parametrize(

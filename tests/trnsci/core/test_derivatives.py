@@ -13,7 +13,7 @@ from torch.func import grad, hessian, jacfwd, jacrev, jvp, vjp, vmap
 
 from trnsci.core.backend.operation import Operation
 from trnsci.core.counters import counts
-from trnsci.core.testing import BACKENDS, launched, random_tensor
+from trnsci.core.testing import BACKENDS, launched, random_tensor, refusals_expected
 
 from .conftest import KERNELS
 
@@ -242,6 +242,7 @@ class TestAutocast:
         ],
     )
     @pytest.mark.parametrize("differentiated", [True, False])
+    @refusals_expected()
     def test_the_rule_decides_whatever_is_differentiated(
         self, library, make_operation, rule, given, wanted, differentiated
     ):
@@ -270,6 +271,7 @@ class TestAutocast:
 
 
 class TestRefusals:
+    @refusals_expected()
     def test_they_are_counted_with_their_reason(self, library, operation, make_operation):
         double = X.double()
         with library.backend("simulator"):
@@ -294,6 +296,7 @@ class TestRefusals:
         with library.backend("pytorch"):
             operation(X.double(), None, 1.0)
 
+    @refusals_expected()
     def test_a_caller_refuses_before_there_are_arguments(self, library, operation, monkeypatch):
         from trnsci.core import explain
 
@@ -306,6 +309,7 @@ class TestRefusals:
             said = str(explain(lambda: operation.refuse("alpha is a tensor")))
         assert "backend 'pytorch' is set" in said
 
+    @refusals_expected()
     def test_a_compiled_call_counts_its_refusal(self, library, operation):
         torch._dynamo.reset()
         compiled = torch.compile(operation, backend="eager", fullgraph=True)

@@ -5,8 +5,9 @@ import pytest
 import torch
 
 from trnsci.core.counters import counts
+from trnsci.core.errors import NkiRefusalWarning
 from trnsci.core.numbers.planes import joined, parts
-from trnsci.core.testing import launched, random_tensor, unit_roundoff
+from trnsci.core.testing import launched, random_tensor, refusals_expected, unit_roundoff
 
 KERNEL = "scaled_add_kernel"
 
@@ -79,10 +80,11 @@ def test_a_kernel_that_writes_to_its_argument_does_not_reach_the_callers_tensor(
 @pytest.mark.parametrize(
     "dtype", [torch.float16, torch.float64, torch.complex64, torch.int32, torch.bool]
 )
-def test_other_dtypes_run_on_torch_without_a_warning(library, operation, dtype):
+def test_other_dtypes_run_on_torch_with_a_warning(library, operation, dtype):
     x = torch.ones(2, 2, dtype=dtype)
     with library.backend("simulator"):
-        got = operation(x, x, 1)
+        with pytest.warns(NkiRefusalWarning, match=str(dtype)):
+            got = operation(x, x, 1)
         path, reason = operation.choose(x, x, 1)
     assert torch.equal(got, 1 * x + x)
     assert not counts().launches
@@ -98,6 +100,7 @@ def test_empty_operands_run_on_torch(library, operation):
     assert not counts().launches
 
 
+@refusals_expected()
 def test_operands_that_the_kernel_does_not_take_run_on_torch(library, make_operation):
     operation = make_operation(
         unsuited=lambda x, y, alpha: "" if x.ndim == 2 else f"{x.ndim}-D operands"
@@ -251,6 +254,7 @@ def test_a_rule_of_an_operation_that_is_not_holomorphic_is_its_own(library, make
     assert float((leaf.grad - want).abs().max()) <= 8 * 2.0**-24 * float(want.abs().max())
 
 
+@refusals_expected()
 def test_other_complex_dtypes_are_refused(library, operation, square_sum):
     z = random_tensor(2, 2, dtype=torch.complex128)
     with library.backend("simulator"):

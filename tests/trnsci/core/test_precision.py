@@ -17,6 +17,7 @@ from trnsci.core import explain
 from trnsci.core.backend.precision import LEVELS
 from trnsci.core.counters import counts
 from trnsci.core.errors import FlagError
+from trnsci.core.testing import refusals_expected
 
 LIBRARIES = (trnblas, trnfft, trntensor)
 
@@ -130,6 +131,7 @@ def test_compiled_functions_follow_the_level(call):
     assert torch.equal(compiled(a, b), single)
 
 
+@refusals_expected()
 def test_a_kernel_without_the_level_is_refused_with_the_reason():
     a, b = _dense()
     sparse = trnsparse.from_dense(a)

@@ -8,7 +8,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from trnsci.core.counters import counts
 from trnsci.core.errors import BackendError
-from trnsci.core.testing import launched, random_tensor
+from trnsci.core.testing import launched, random_tensor, refusals_expected
 
 KERNEL = "scaled_add_kernel"
 X, Y = random_tensor(4, 5), random_tensor(4, 5, seed=1)
@@ -57,6 +57,7 @@ def test_a_compiled_call_runs_the_kernel_each_time(library, compiled):
     assert counts().launches[KERNEL] == 2
 
 
+@refusals_expected()
 def test_dtypes_without_a_kernel_compile_to_torch(library, compiled):
     x, y = X.double(), Y.double()
     with library.backend("simulator"):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import warnings
+from contextlib import suppress
 from itertools import product
 
 import pytest
@@ -13,9 +15,10 @@ from each_case import each_case
 from required import on_simulator, requiring
 from trnsci import precision
 from trnsci.core import explain
+from trnsci.core.backend.fallback import forget_causes
 from trnsci.core.backend.precision import LEVELS
 from trnsci.core.counters import counts
-from trnsci.core.errors import BackendError
+from trnsci.core.errors import BackendError, NkiRefusalWarning
 from trnsci.core.examples import DTYPES, examples_of, function_of, with_dtype
 from trnsci.coverage import survey
 from trnsci.validation import LIBRARIES
@@ -78,6 +81,28 @@ def test_a_cell_agrees_with_the_declarations(example, dtype, level):
     if not found.open_end:
         assert refused == set(cell.reasons)
         assert any(s.path == "simulator" for s in found.steps) == bool(cell.kernels)
+
+
+@each_case("example, dtype, level", DRAWN)
+def test_a_call_warns_if_and_only_if_its_cell_has_refusals(example, dtype, level):
+    library, name = example
+    with on_simulator(*LIBRARIES), survey.on_simulator(), precision(level), torch.no_grad():
+        cell = survey.outcome_of(*example, dtype, level)
+        forget_causes()
+        recorded = warnings.catch_warnings(record=True, action="always")
+        with recorded as caught, suppress(Exception):  # "error" is an outcome too
+            called(library, name, dtype)
+            called(library, name, dtype)
+    found = [str(one.message) for one in caught if one.category is NkiRefusalWarning]
+    if cell.outcome != "error":
+        assert bool(found) == (cell.outcome in ("partly", "refused")), found
+        assert {text.partition(" (")[2].partition(");")[0] for text in found} == {
+            reason.partition(": ")[2] for reason in cell.reasons
+        }
+    assert len(found) == len(set(found))
+    function = name.partition(",")[0]
+    if function.isidentifier():
+        assert all(text.startswith(f"{library}.{function}: ") for text in found), found
 
 
 def test_the_torch_path_refuses_nothing():

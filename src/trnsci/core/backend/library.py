@@ -40,7 +40,7 @@ from trnsci.core.backend.precision import (
 )
 from trnsci.core.backend.setting import Setting
 from trnsci.core.counters import count_no_kernel
-from trnsci.core.errors import BackendError, FlagError
+from trnsci.core.errors import BackendError, FlagError, NkiRefusalWarning
 from trnsci.core.interop import constant_to_compile
 from trnsci.core.nki import has_aws_nki
 
@@ -276,11 +276,10 @@ def surface(
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return the ``__getattr__`` and the ``__dir__`` of a package of a library.
 
-    The package gets ``HAS_NKI``, ``NkiRefusalWarning``, lazily imported names and a ``dir`` of the
-    public names. Names in
+    The package gets ``HAS_NKI``, lazily imported names and a ``dir`` of the public names. Names in
     ``__all__`` of its module ``published``, if there is one, can be imported from the package too,
     but are neither in its ``__all__`` nor in its ``dir``: they serve code written for the published
-    libraries.
+    libraries. ``NkiRefusalWarning`` can be imported in the same way.
 
     Args:
         package: Its ``__name__``.
@@ -288,11 +287,13 @@ def surface(
         lazy: Module paths by lazy name. A name equal to the last part of its module path is the
             module itself; any other is an attribute of the module.
     """
-    homes = {"NkiRefusalWarning": "trnsci.core.errors", **(lazy or {})}
+    homes = {} if lazy is None else dict(lazy)
 
     def __getattr__(name: str) -> Any:
         if name == "HAS_NKI":
             return library.has_nki
+        if name == NkiRefusalWarning.__name__:
+            return NkiRefusalWarning
         if name not in homes:
             return published_name(name)
         module = import_module(homes[name])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,12 +13,14 @@ from torch import Tensor
 
 from trnsci.core.backend.launch import SIMULATE
 from trnsci.core.counters import counts
+from trnsci.core.errors import NkiRefusalWarning
 
 __all__ = [
     "BACKENDS",
     "clean_simulation",
     "launched",
     "random_tensor",
+    "refusals_expected",
     "strict_simulation",
     "sum_bound",
     "uninitialized_as_nan",
@@ -74,6 +77,14 @@ def uninitialized_as_nan() -> Iterator[None]:
         yield
     finally:
         torch.use_deterministic_algorithms(before)
+
+
+@contextmanager
+def refusals_expected() -> Iterator[None]:
+    """Do not show warnings of refused calls, in tests of the results or counts of such calls."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", NkiRefusalWarning)
+        yield
 
 
 @contextmanager

@@ -49,9 +49,9 @@ class ContractionPlan(Plan):
         strategy: ``"matmul"`` or ``"bmm"`` for one matrix product or a batch of them, ``"path"``
             for three or more operands, ``"torch"`` without a sum of products.
         transA: Whether the first operand of a product has its contracted index first.
-        transB: Whether the second has it last. contraction_indices, batch_indices, output_indices:
-        Indices of a pair. For three or more operands they are the summed indices, none, and the
-        indices of the result.
+        transB: Whether the second has it last.
+        contraction_indices, batch_indices, output_indices: Indices of a pair. For three or more
+            operands they are the summed indices, none, and the indices of the result.
         estimated_flops: Multiply-adds of all steps.
         contraction_path: Pairs of positions in the list of remaining tensors; results are appended.
         precision: Precision of the computation.

@@ -186,7 +186,7 @@ def exchange(
     take(table)
     if other is not None:
         member.count(("done", *kind))
-        member.notice()
+        member.notify()
 
 
 def _emit(at: GroupRank, name: str, moved: Moved, place: Place, per_core: bool) -> None:

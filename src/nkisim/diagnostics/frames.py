@@ -213,10 +213,10 @@ def hide_own_frames(error: BaseException) -> None:
         if _caught_by_own(part.__context__) and part.__context__ is not part.__cause__:
             part.__suppress_context__ = True
         chained += [part.__cause__, part.__context__]
-        part.__traceback__ = _of_users(part.__traceback__)
+        part.__traceback__ = _without_own_frames(part.__traceback__)
 
 
-def _of_users(traceback: TracebackType | None) -> TracebackType | None:
+def _without_own_frames(traceback: TracebackType | None) -> TracebackType | None:
     """Return a traceback without the frames of this package."""
     found: TracebackType | None = None
     for step in reversed(list(_steps(traceback))):

@@ -73,7 +73,7 @@ class Recorder:
             self.silenced.add((finding.file, comment, finding.rule.id))
         return comment > 0 or finding.rule.id in self.ignored
 
-    def knows(self, finding: Finding) -> bool:
+    def has_equal(self, finding: Finding) -> bool:
         """Return whether an equal finding of the same line is recorded."""
         return key_of(finding) in self._folded
 
@@ -254,7 +254,7 @@ def flag(
         return finding
     if rule.id in recorder.errors:
         finding.level = "error"
-    if not recorder.knows(finding):
+    if not recorder.has_equal(finding):
         finding.facts += _variables()
     if not stops and recorder.silences(finding):
         return finding

@@ -224,7 +224,7 @@ def select_reduce(
         reverse_pred: Whether ``on_true`` is taken where the predicate is 0 instead.
     """
     chosen = (predicate == 0) if reverse_pred else (predicate != 0)
-    core.takes_only("on_true", chosen)
+    core.limit_garbage("on_true", chosen)
     result = np.where(chosen, on_true, on_false)
     return accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res)
 
@@ -354,7 +354,7 @@ def range_select(
     """
     position = (np.arange(on_true_tile.shape[1]) + range_start).astype(np.float32)[None, :]
     chosen = (apply(comp_op0, position, bound0) != 0) & (apply(comp_op1, position, bound1) != 0)
-    core.takes_only("on_true_tile", chosen)
+    core.limit_garbage("on_true_tile", chosen)
     result = np.where(chosen, on_true_tile, np.float32(on_false_value))
     return accumulate(core, Engine.vector, reduce_cmd, reduce_op, result, dst, reduce_res)
 

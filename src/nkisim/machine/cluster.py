@@ -104,9 +104,9 @@ class Member:
         """Return the storages that the synchronisations with these numbers ordered."""
         return self._guards[numbers.start : numbers.stop]
 
-    def notice(self) -> None:
+    def notify(self) -> None:
         """Wake the cores that wait for a counter or a message of this core."""
-        self.cluster.schedule.notice(self.index)
+        self.cluster.schedule.notify(self.index)
 
     def counted(self, rank: int, core: int, kind: Any) -> int:
         """Return another core's counter of ``kind``."""

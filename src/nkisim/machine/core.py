@@ -273,7 +273,7 @@ class Core:
             found = self._accumulators[engine] = Accumulators()
         return found
 
-    def takes_only(self, operand: str, where: np.ndarray) -> None:
+    def limit_garbage(self, operand: str, where: np.ndarray) -> None:
         """Record that the running instruction uses only the elements of an operand in ``where``."""
         for i, (clock, name, origins) in enumerate(self.garbage):
             if name == operand:

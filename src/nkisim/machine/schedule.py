@@ -154,7 +154,7 @@ class Schedule:
         if following is not task:
             self._hand_over(task, following)
 
-    def notice(self, index: int) -> None:
+    def notify(self, index: int) -> None:
         """Wake the cores whose condition now holds; they continue at the time of this core."""
         self._wake(self._tasks[index])
 

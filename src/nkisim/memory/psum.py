@@ -36,13 +36,13 @@ class AccumulationState:
     not keep owners alive, and deletes the groups of an owner when it is freed.
     """
 
-    __slots__ = ("_followed", "_last", "_opens", "_pitch", "_tensors")
+    __slots__ = ("_last", "_opens", "_pitch", "_tensors", "_tracked")
 
     def __init__(self, pitch: int) -> None:
         self._pitch = pitch
         self._opens = 0
         self._tensors: WeakKeyDictionary[Any, _Groups] | None = None
-        self._followed: dict[_Group, _Groups] = {}
+        self._tracked: dict[_Group, _Groups] = {}
         self._last: tuple[ref[Any], Region] | None = None
 
     @property
@@ -51,9 +51,9 @@ class AccumulationState:
         return 0 if self._tensors is None else len(self._tensors)
 
     @property
-    def followed(self) -> int:
+    def tracked(self) -> int:
         """Number of groups whose bytes no other tensor has written."""
-        return len(self._followed)
+        return len(self._tracked)
 
     def goes_on(self, owner: Any, region: Region) -> bool:
         """Return whether the last matmul wrote ``region`` and nothing touched the storage since."""
@@ -78,7 +78,7 @@ class AccumulationState:
             self._interrupt(own, region)
             if group is None:
                 group = own.open(region, box_of(region, self._pitch))
-            self._followed[group] = own
+            self._tracked[group] = own
         self._opens += 1
         group.begin(self._opens)
 
@@ -86,17 +86,17 @@ class AccumulationState:
         """Note that another engine wrote ``region``; it closes its owner's groups there."""
         self._last = None
         own = self._of(owner)
-        if not self._followed and own is None:
+        if not self._tracked and own is None:
             return  # there is no group that it could interrupt
         self._interrupt(own, region)
         if own is not None:
             for group in own.close(region):
-                self._followed.pop(group, None)
+                self._tracked.pop(group, None)
 
     def read(self, region: Region) -> None:
         """Record that an engine read ``region``; groups that share bytes count as evicted."""
         self._last = None
-        if self._followed:
+        if self._tracked:
             for group in self._sharing(region):
                 group.reads[region] = None
 
@@ -123,12 +123,12 @@ class AccumulationState:
         return None if groups is None else groups.opened.get(region)
 
     def _sharing(self, region: Region) -> list[_Group]:
-        """Return the followed groups that share bytes with a region."""
+        """Return the tracked groups that share bytes with a region."""
         pitch = self._pitch
         top, bottom, left, right = box = box_of(region, pitch)
         met = [
             group
-            for group in self._followed
+            for group in self._tracked
             if group.left < right
             and left < group.right
             and group.top < bottom
@@ -145,9 +145,9 @@ class AccumulationState:
         """Interrupt the groups that overlap a region; groups of other tensors lose their bytes."""
         for group in self._sharing(region):
             group.interrupted = True
-            if self._followed[group] is not writer:
+            if self._tracked[group] is not writer:
                 group.reads[region] = None
-                del self._followed[group]
+                del self._tracked[group]
 
 
 class _Group:

@@ -38,16 +38,18 @@ _FALL = 37.0
 # -- parameters and noise --------------------------------------------------------------------------
 
 
-def live(value: Parameter, request: Request, dtype: torch.dtype = torch.float64) -> Tensor:
+def differentiable(
+    value: Parameter, request: Request, dtype: torch.dtype = torch.float64
+) -> Tensor:
     """Return a parameter with its gradient, on the device of the request."""
     if isinstance(value, Tensor):
         return value.to(request.device, dtype)
     return torch.tensor(value, dtype=dtype, device=request.device)
 
 
-def every(value: Parameter, request: Request) -> Tensor:
+def expanded(value: Parameter, request: Request) -> Tensor:
     """Return a parameter with its gradient in float64, expanded to one value per sample."""
-    return live(value, request).expand(request.shape)
+    return differentiable(value, request).expand(request.shape)
 
 
 def noise_of(request: Request) -> dict[str, Any]:
@@ -86,10 +88,10 @@ def wide_rows(request: Request, noise: Sampler, *parameters: Parameter) -> Tenso
     return beneath(request.function, request.generator, draw, parameters)
 
 
-def with_values(differentiable: Tensor, values: Tensor) -> Tensor:
+def with_values(smooth: Tensor, values: Tensor) -> Tensor:
     """Return values with the derivatives of a tensor that differs from them by rounding errors."""
     # The difference of neighbouring numbers is exact, and so is the sum.
-    return differentiable + (values - differentiable).detach()
+    return smooth + (values - smooth).detach()
 
 
 def located(sampler: Sampler) -> Callable[..., Tensor]:
@@ -99,7 +101,9 @@ def located(sampler: Sampler) -> Callable[..., Tensor]:
         return sampler(source, count, 0.0, 1.0)
 
     def rule(request: Request, loc: Parameter, scale: Parameter) -> Tensor:
-        return wide(request, standard) * live(scale, request) + live(loc, request)
+        return wide(request, standard) * differentiable(scale, request) + differentiable(
+            loc, request
+        )
 
     return rule
 
@@ -107,12 +111,12 @@ def located(sampler: Sampler) -> Callable[..., Tensor]:
 # -- derivatives of samples ------------------------------------------------------------------------
 
 
-def moving(slopes: Slopes, samples: Tensor, *parameters: Tensor) -> Tensor:
+def with_slopes(slopes: Slopes, samples: Tensor, *parameters: Tensor) -> Tensor:
     """Return samples with derivatives by their parameters, which have the shape of the samples."""
-    return _Moving.apply(slopes, samples, *parameters)  # type: ignore[no-untyped-call]
+    return _WithSlopes.apply(slopes, samples, *parameters)  # type: ignore[no-untyped-call]
 
 
-class _Moving(torch.autograd.Function):
+class _WithSlopes(torch.autograd.Function):
     """Samples with derivatives of any order: slopes are functions of the differentiable samples."""
 
     generate_vmap_rule = True
@@ -144,7 +148,7 @@ def log_gamma_slope(log_x: Tensor, shape: Tensor) -> tuple[Tensor]:
     centre = log_x - digamma(shape)
     x = log_x.exp()
     small = _power_series(x.clamp(max=1.0), shape, centre)
-    return (torch.where(x <= 1, small, _beyond(x.clamp(min=1.0), shape, centre)),)
+    return (torch.where(x <= 1, small, _tail_integral(x.clamp(min=1.0), shape, centre)),)
 
 
 def gamma_slope(x: Tensor, shape: Tensor) -> tuple[Tensor]:
@@ -163,7 +167,7 @@ def _power_series(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:
     return total * torch.exp(x)
 
 
-def _beyond(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:
+def _tail_integral(x: Tensor, shape: Tensor, centre: Tensor) -> Tensor:
     """Return the slope for x of at least 1, an integral of the density at x exp(w) over w.
 
     The integral is over negative w for x below the mean, and over positive w otherwise.
@@ -215,10 +219,12 @@ def truncated_slopes(z: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tens
     bottom, top = torch.where(mirrored, -high, low), torch.where(mirrored, -low, high)
     # The probability below -37 is 0 in float64.
     bottom, at = bottom.clamp(min=-37.0), (sign * z).clamp(min=-37.0)
-    far = _fall(bottom, top) * _mills(top)
+    far = _density_ratio(bottom, top) * _mills(top)
     whole = _mills(bottom) - far
-    by_bottom = (_mills(at) - _fall(at, top) * _mills(top)) / whole
-    by_top = _fall(at, top) * (_mills(bottom) - _fall(bottom, at) * _mills(at)) / whole
+    by_bottom = (_mills(at) - _density_ratio(at, top) * _mills(top)) / whole
+    by_top = (
+        _density_ratio(at, top) * (_mills(bottom) - _density_ratio(bottom, at) * _mills(at)) / whole
+    )
     return torch.where(mirrored, by_top, by_bottom), torch.where(mirrored, by_bottom, by_top)
 
 
@@ -227,6 +233,6 @@ def _mills(x: Tensor) -> Tensor:
     return erfcx(x * math.sqrt(0.5)) * math.sqrt(math.pi / 2)
 
 
-def _fall(x: Tensor, y: Tensor) -> Tensor:
+def _density_ratio(x: Tensor, y: Tensor) -> Tensor:
     """Return the normal density at y divided by that at x."""
     return torch.exp(-0.5 * (y - x) * (y + x))

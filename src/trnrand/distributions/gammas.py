@@ -10,13 +10,13 @@ from trnrand._calls.calls import Shape, distribution
 from trnrand._calls.requests import Request, prepared, prepared_vectors
 from trnrand._sampling.gammas import gammas, log_gammas, student_normals
 from trnrand._sampling.pathwise import (
-    every,
+    differentiable,
+    expanded,
     gamma_slope,
-    live,
     log_gamma_slope,
-    moving,
     wide,
     wide_rows,
+    with_slopes,
     with_values,
 )
 from trnrand._sampling.samplers import Offsets, by_group, each, float64, sampled
@@ -88,12 +88,14 @@ def _dirichlet(request: Request) -> Tensor:
 
 def _gamma_rule(request: Request, shape: Parameter, scale: Parameter) -> Tensor:
     samples = wide(request, gammas, request.parameters["shape"])
-    return moving(gamma_slope, samples, every(shape, request)) * live(scale, request)
+    return with_slopes(gamma_slope, samples, expanded(shape, request)) * differentiable(
+        scale, request
+    )
 
 
 def _chi_squared_rule(request: Request, df: Parameter) -> Tensor:
-    half = every(df, request) / 2
-    return moving(gamma_slope, wide(request, gammas, request.parameters["df"] / 2), half) * 2.0
+    half = expanded(df, request) / 2
+    return with_slopes(gamma_slope, wide(request, gammas, request.parameters["df"] / 2), half) * 2.0
 
 
 def _beta_rule(request: Request, alpha: Parameter, beta: Parameter) -> Tensor:
@@ -104,7 +106,7 @@ def _beta_rule(request: Request, alpha: Parameter, beta: Parameter) -> Tensor:
 
     *both, values = wide_rows(request, noise, *request.parameters.values()).unbind(-1)
     first, second = (
-        moving(log_gamma_slope, logarithm, every(p, request))
+        with_slopes(log_gamma_slope, logarithm, expanded(p, request))
         for logarithm, p in zip(both, (alpha, beta), strict=True)
     )
     limits = torch.finfo(request.dtype)
@@ -118,14 +120,14 @@ def _student_t_rule(request: Request, df: Parameter) -> Tensor:
         return torch.stack([log_gammas(source, count, float64(df, source) / 2), z, values], -1)
 
     logarithm, z, values = wide_rows(request, noise, request.parameters["df"]).unbind(-1)
-    half = every(df, request) / 2
-    excess = moving(log_gamma_slope, logarithm, half) - half.log()
+    half = expanded(df, request) / 2
+    excess = with_slopes(log_gamma_slope, logarithm, half) - half.log()
     return with_values(z * torch.exp(-0.5 * excess), values)
 
 
 def _dirichlet_rule(request: Request, concentration: Parameter) -> Tensor:
     logarithms = wide(request, log_gammas, request.parameters["concentration"])
-    moved = moving(log_gamma_slope, logarithms, every(concentration, request))
+    moved = with_slopes(log_gamma_slope, logarithms, expanded(concentration, request))
     return with_values(torch.softmax(moved, dim=-1), proportions(logarithms))
 
 

@@ -12,7 +12,7 @@ from trnrand._calls.arguments import Device, Parameter, Size, real
 from trnrand._calls.calls import distribution
 from trnrand._calls.requests import Request, prepared
 from trnrand._calls.transforms import holds, shown
-from trnrand._sampling.pathwise import every, live, moving, truncated_slopes, wide
+from trnrand._sampling.pathwise import differentiable, expanded, truncated_slopes, wide, with_slopes
 from trnrand._sampling.samplers import Offsets, by_group, each, float64, hypotenuse
 from trnrand._stream.words import Domain, Source, paired, unit53
 from trnrand.errors import ParameterError
@@ -41,8 +41,8 @@ def _rule(
 ) -> Tensor:
     *_, bottom, top = request.parameters.values()
     z = wide(request, _standard, bottom, top)
-    z = moving(truncated_slopes, z, *(every(b, request) for b in (low, high)))
-    return z * live(std, request) + live(mean, request)
+    z = with_slopes(truncated_slopes, z, *(expanded(b, request) for b in (low, high)))
+    return z * differentiable(std, request) + differentiable(mean, request)
 
 
 def _standard(source: Source, count: int, low: Parameter, high: Parameter) -> Tensor:

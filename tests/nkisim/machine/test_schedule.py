@@ -106,7 +106,7 @@ def test_a_core_that_waited_goes_on_at_the_time_of_the_one_it_waited_for():
         for _ in range(10):
             schedule.tick(1, shared=False)
         came.append(1)
-        schedule.notice(1)
+        schedule.notify(1)
         for _ in range(2):
             schedule.tick(1, shared=False)
         for step in range(3):

@@ -548,13 +548,13 @@ def test_of_dead_tensors_nothing_is_kept():
     assert state.tensors == 0
 
 
-def test_the_groups_of_tensors_that_lost_their_bytes_are_not_followed():
-    """Tensors that stay in scope share four places: one group is followed at each."""
+def test_the_groups_of_tensors_that_lost_their_bytes_are_not_tracked():
+    """Tensors that stay in scope share four places: one group is tracked at each."""
     state, owners = AccumulationState(64), [Owner() for _ in range(200)]
     for turn, owner in enumerate(owners):
         place = 4 * (turn % 4)
         state.open(owner, columns(place, place + 4))
-        assert state.followed == min(turn + 1, 4)
+        assert state.tracked == min(turn + 1, 4)
     for owner in owners[:-4]:
         assert state.interrupted(owner, columns(0, 4)) or not state.opened(owner, columns(0, 4))
         assert not state.unread(owner, columns(0, 4))

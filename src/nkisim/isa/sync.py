@@ -21,7 +21,7 @@ from nkisim.versions import since
 BARRIER = declare(
     "C009",
     "core-barrier",
-    "core_barrier has other cores than (0, 1), or only one of them comes.",
+    "core_barrier has other cores than (0, 1), or only one core reaches it.",
     "the core waits for a signal that never comes",
     meaningless=True,
 )

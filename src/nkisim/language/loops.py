@@ -39,7 +39,7 @@ DYNAMIC_IN_REGION = declare(
 LOOP_BODY = declare(
     "L070",
     "loop-body",
-    "The body of nl.fori_loop returns a value, or that of nl.while_loop returns no register.",
+    "The body of nl.fori_loop returns a value, or the body of nl.while_loop returns no register.",
     "iterations get their state from memory; only the condition of nl.while_loop is returned",
     meaningless=True,
 )

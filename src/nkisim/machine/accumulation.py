@@ -44,7 +44,7 @@ LOST_SUM = declare(
     "W001",
     "lost-sum",
     "A matmul with accumulate=False overwrites a sum in PSUM that nothing has read.",
-    "of a loop over K only the last step is left",
+    "after a loop over K the tile holds the product of the last step only",
     silent=True,
 )
 

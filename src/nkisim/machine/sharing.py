@@ -59,7 +59,8 @@ OTHER_BARRIER = declare(
     "C036",
     "other-barrier",
     "A core reads what the other core wrote, and the barriers between name other tensors.",
-    "core_barrier waits for accesses of its data; that of another tensor is not documented",
+    "core_barrier orders accesses of the tensor that it names; an effect on other tensors is not "
+    "documented",
     severity="note",
 )
 

@@ -366,8 +366,8 @@ FRACTION_LOST = declare(
 INTEGER_WRAP = declare(
     "D051",
     "integer-wrap",
-    "A result of 32-bit integer arithmetic does not fit and wraps around; on uint32 tiles alone "
-    "wrapping is taken as meant.",
+    "A result of 32-bit integer arithmetic does not fit and wraps around; if all tiles are uint32, "
+    "wrapping is intended and not reported.",
     "the GpSimd engine, on which tensor_tensor runs 32-bit integers by default, keeps the low 32 "
     "bits",
     severity="warning",

@@ -85,7 +85,7 @@ ARRAY_TILE = declare(
 COLUMN_TILE = declare(
     "S072",
     "column-tile",
-    "A product uses some of the columns of the array.",
+    "A product uses only some of the columns of the array.",
     "the documentation of tile_position and tile_size allows it in its text, and in its list of "
     "parameters only column 0 and 128 columns; it has not been tried on a device",
     severity="warning",

@@ -47,7 +47,7 @@ DROP_PROBABILITY = declare(
     "D038",
     "drop-probability",
     "dropout has a probability outside 0 to 1, or one of a type that its data does not allow.",
-    "the engine compares random numbers with it as a fraction, in float32 for integer data",
+    "the engine compares random numbers with prob * 2^32; for integer data prob is float32",
     on_values=True,
 )
 RANDOM_ARGUMENT = declare(

@@ -62,7 +62,8 @@ REDUCTION_LAST_AXIS = declare(
 REDUCTION_RESULT = declare(
     "S045",
     "reduction-result",
-    "The destination of a reduction does not have the shape that is left.",
+    "The destination of a reduction does not have the shape of the dimensions that are not "
+    "reduced.",
     "one result per element that is not reduced",
     meaningless=True,
 )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
@@ -375,6 +374,8 @@ NAMES = DTYPE_NAMES | {
 
 def nearest(name: str, accepted: Iterable[str]) -> str:
     """Return the accepted name that is spelled most like a name, or an empty string."""
+    import difflib
+
     found = difflib.get_close_matches(name, list(accepted), 1)
     return found[0] if found else ""
 

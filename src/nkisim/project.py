@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from nkisim.versions import resolve
 
@@ -14,8 +14,7 @@ class SettingsError(ValueError):
     """``[tool.nkisim]`` has an unknown key or an invalid value."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProjectSettings:
+class ProjectSettings(NamedTuple):
     """The settings of a project; options of a command override them.
 
     Attributes:
@@ -31,7 +30,7 @@ class ProjectSettings:
 
     only: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
-    per_file_ignores: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    per_file_ignores: Mapping[str, tuple[str, ...]] = MappingProxyType({})
     target: str = ""
     fail_on: str = "error"
     strict: bool = False

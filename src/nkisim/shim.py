@@ -15,7 +15,6 @@ import re
 import sys
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_loader
 from types import ModuleType
@@ -76,7 +75,7 @@ def real_nki_found() -> bool:
     return _is_recent(_written_version(spec) or _recorded_version())
 
 
-class _NkiFinder(MetaPathFinder, Loader):
+class _NkiFinder:
     """Finds and loads ``nki`` and its submodules.
 
     Attributes:
@@ -109,7 +108,8 @@ class _NkiFinder(MetaPathFinder, Loader):
                 name=fullname,
             )
         self.serving = True
-        return spec_from_loader(fullname, self, is_package=fullname == _PACKAGE)
+        # The base class that is missing is in importlib.abc, which loads a dozen modules.
+        return spec_from_loader(fullname, self, is_package=fullname == _PACKAGE)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType | None:
         return None

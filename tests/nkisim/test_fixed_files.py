@@ -19,7 +19,8 @@ import nkisim
 from each_case import each_case
 from kernels import GUARDS, TWINS
 from kernels.told import has_code
-from nkisim.filecheck import CheckSettings, check_files, fix_files
+from nkisim.filecheck import CheckSettings, check_files
+from nkisim.filecheck.fixes import fix_files
 from pairwise import in_turn
 from scripts import imported
 

@@ -16,7 +16,8 @@ import pytest
 
 from each_case import each_case
 from kernels import GUARDS, TWINS
-from nkisim.filecheck import CheckSettings, fix_files
+from nkisim.filecheck import CheckSettings
+from nkisim.filecheck.fixes import fix_files
 from nkisim.upgrade import TARGETS, upgrade_text
 
 ROOT = Path(__file__).resolve().parents[2]

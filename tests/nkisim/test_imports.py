@@ -2,6 +2,7 @@
 
 import importlib
 import pkgutil
+from pathlib import Path
 
 import click
 import pytest
@@ -55,7 +56,10 @@ def test_what_every_process_may_load_is_light(statement):
     assert loaded.isdisjoint({"numpy", "ml_dtypes", "nkisim.api", "nkisim.machine", "nkisim.isa"})
 
 
+KERNELS = Path(__file__).parent / "judging" / "kernels" / "honest.py"
+CALL = [f"{KERNELS}::weighted", "--shapes", "x=f32[128,64]"]
 HEAVY = {"numpy", "ml_dtypes", "rich", "email", "nkisim.options", "nkisim.versions"}
+ON_DEMAND = {"difflib", "html", "logging", "rich", "shutil", "tempfile", "nkisim.judging"}
 RUNS = {"nkisim.api", "nkisim.checks", "nkisim.filecheck", "nkisim.isa", "nkisim.profiling"}
 
 
@@ -67,8 +71,10 @@ RUNS = {"nkisim.api", "nkisim.checks", "nkisim.filecheck", "nkisim.isa", "nkisim
         (["rule", "accumulate-after-fill"], HEAVY | RUNS | {"nkisim.diagnostics"}),
         (["rules", "psum"], HEAVY | RUNS | {"nkisim.diagnostics"}),
         (["upgrade", __file__], RUNS | {"ml_dtypes", "rich", "concurrent"}),
-        (["check", "--source-only", "--allow-none", __file__], {"nkisim.profiling", "rich"}),
-        (["check", "--allow-none", __file__], {"nkisim.profiling", "nkisim.upgrade", "rich"}),
+        (["check", "--source-only", "--allow-none", __file__], ON_DEMAND | {"nkisim.profiling"}),
+        (["check", "--allow-none", __file__], ON_DEMAND | {"nkisim.profiling", "nkisim.upgrade"}),
+        (["check", *CALL], ON_DEMAND | {"nkisim.suggestions.loops", "nkisim.trials"}),
+        (["profile", *CALL], ON_DEMAND | {"nkisim.profiling.page", "nkisim.upgrade"}),
     ],
     ids=lambda given: given[0] if isinstance(given, list) else "",
 )

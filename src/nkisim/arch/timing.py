@@ -11,8 +11,7 @@ with NKI 0.6.0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from nkisim.arch.generation import Generation
 
@@ -57,8 +56,7 @@ def _assumed(value: float, why: str) -> Constant:
     return Constant(value, why, "assumed")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Timing:
+class Timing(NamedTuple):
     """The constants of a generation: rates in GHz or bytes per ns, times in ns.
 
     Attributes:
@@ -160,7 +158,7 @@ class Timing:
 
     def constants(self) -> dict[str, Constant]:
         """Return the constants by name."""
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return self._asdict()
 
 
 _SHARED: dict[str, Constant] = {

@@ -22,7 +22,7 @@ from nkisim.files import python_files, write_text
 from nkisim.rewriting import unified_diff
 
 if TYPE_CHECKING:
-    from nkisim.filecheck import FixedFile
+    from nkisim.filecheck.fixes import FixedFile
 
 CLEAN, FINDINGS, NOTHING, BROKEN = 0, 1, 3, 4
 
@@ -90,7 +90,7 @@ def check(
     file. Exit status, after the fixes: 0 clean, 1 findings, 2 a mistake on the command line,
     3 nothing was checked, 4 a file cannot be read, imported or written.
     """
-    from nkisim.filecheck import CheckSettings, Selection, check_files, fix_files, parse_shapes
+    from nkisim.filecheck import CheckSettings, Selection, check_files, parse_shapes
 
     wanted = [split_name(name) for name in files]
     if watch:
@@ -121,6 +121,8 @@ def check(
         with claimed_stdout() as stdout:
             fixed: list[FixedFile] = []
             if fix or diff:
+                from nkisim.filecheck.fixes import fix_files
+
                 ledger, fixed = fix_files(paths, settings, write=fix)
             else:
                 ledger = check_files(paths, settings)

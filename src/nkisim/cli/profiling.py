@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -36,10 +35,8 @@ from nkisim.filecheck.modules import CannotImport, GaveUp, time_limit
 from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.changes import comparison_of
 from nkisim.profiling.measured import beside, beside_text, read_summary, summary_of
-from nkisim.profiling.page import profile_page
 from nkisim.profiling.saved import SCHEMA, Plain, is_saved, saved_profiles
 from nkisim.profiling.text import comparison, summary
-from nkisim.profiling.trace import write_trace
 from nkisim.rewriting import SourceError
 from nkisim.trials import Progress
 
@@ -76,8 +73,7 @@ class _Outcome:
     improved: dict[Path, ImprovedFile] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Settings:
+class _Settings(NamedTuple):
     """Settings of the runs, as the options give them."""
 
     shapes: Shapes
@@ -381,7 +377,7 @@ def _text(outcome: _Outcome, stream: TextIO | None) -> str:
     colour = stream is not None and wants_colour(stream)
     unicode = stream is None or _encodes_blocks(stream.encoding)
     terminal = stream is not None and stream.isatty()
-    width = shutil.get_terminal_size((_WIDTH, 24)).columns if terminal else _WIDTH
+    width = _terminal_width() if terminal else _WIDTH
     parts = [summary(found, width, colour=colour, unicode=unicode) for found in outcome.profiles]
     if len(outcome.profiles) > 1:
         parts.append(comparison(outcome.profiles))
@@ -390,6 +386,12 @@ def _text(outcome: _Outcome, stream: TextIO | None) -> str:
     if refused:
         parts.append("\n".join([*(finding_text(f, colour) for f in shown), *refused]) + "\n")
     return "\n".join(parts)
+
+
+def _terminal_width() -> int:
+    import shutil  # with libraries for archives
+
+    return shutil.get_terminal_size((_WIDTH, 24)).columns
 
 
 def _encodes_blocks(encoding: str | None) -> bool:
@@ -432,8 +434,8 @@ def _write_reports(outcome: _Outcome, trace: str | None, html: str | None) -> No
     """Write the trace and the page; without a profile the files are unchanged."""
     found = outcome.profiles
     reports: list[tuple[str, str | None, Callable[[str], None]]] = [
-        ("--trace", trace, lambda path: write_trace(found, path)),
-        ("--html", html, lambda path: write_text(path, profile_page(found))),
+        ("--trace", trace, lambda path: _write_trace(found, path)),
+        ("--html", html, lambda path: _write_page(found, path)),
     ]
     for option, path, write in reports:
         if path is None:
@@ -442,6 +444,18 @@ def _write_reports(outcome: _Outcome, trace: str | None, html: str | None) -> No
             _write(option, path, write)
         else:
             click.echo(f"nkisim: {option}: no profile; {path} was not written", err=True)
+
+
+def _write_trace(found: list[profiling.Profile], path: str) -> None:
+    from nkisim.profiling.trace import write_trace
+
+    write_trace(found, path)
+
+
+def _write_page(found: list[profiling.Profile], path: str) -> None:
+    from nkisim.profiling.page import profile_page
+
+    write_text(path, profile_page(found))
 
 
 def _write(option: str, path: str, write: Callable[[str], None]) -> None:

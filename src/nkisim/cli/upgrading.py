@@ -10,7 +10,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -351,7 +351,7 @@ def _process(path: Path, since: Any, target: str, write: bool, notes: bool) -> U
     file = UpgradedFile(path, outcome, outcome.problem, source)
     if write and file.changed:
         try:
-            write_source(path, replace(source, text=outcome.after))
+            write_source(path, source._replace(text=outcome.after))
             file.written = True
         except SourceError as error:
             file.problem = str(error)
@@ -386,7 +386,7 @@ def _verify(
         outcome, source = file.outcome, file.source
         if outcome is None or source is None or file.problem or "nki" not in outcome.before:
             continue
-        after = replace(source, text=outcome.after)
+        after = source._replace(text=outcome.after)
         texts[file.path] = Upgraded(source, after, outcome.since)
     try:
         verified = verify(texts, target, settings, written=write)

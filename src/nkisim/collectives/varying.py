@@ -14,7 +14,6 @@ and writes the metadata.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -73,8 +72,7 @@ class Fault(NamedTuple):
     fix: str
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(NamedTuple):
     """Metadata and received runs of a version.
 
     Attributes:

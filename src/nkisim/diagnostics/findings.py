@@ -10,7 +10,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from nkisim.diagnostics.frames import Place
 from nkisim.diagnostics.pictures import Bitmap
@@ -46,8 +46,7 @@ DATA: Mapping[str, str] = {
 """Keys of the data of findings: the rules that have them, and their meaning."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rewrite:
+class Rewrite(NamedTuple):
     """Replacement code for lines of the user's file.
 
     Attributes:
@@ -76,8 +75,7 @@ class Rewrite:
         return {"file": self.file, "first": self.first, "last": self.last, "code": self.code}
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
+class Fact(NamedTuple):
     """A tensor involved in a finding: an argument of the call or a variable.
 
     Attributes:

@@ -6,12 +6,10 @@ import json
 import linecache
 import os
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, TextIO
 
 from nkisim.diagnostics.findings import MOST_SHOWN, Finding
-from nkisim.diagnostics.html import body, document
 from nkisim.diagnostics.ledger import Ledger
 from nkisim.diagnostics.report import counted
 
@@ -226,12 +224,14 @@ def _uri(file: str) -> str:
 def ledger_page(ledger: Ledger) -> str:
     """Return a ledger as a complete HTML page."""
     memory = [
-        replace(picture, kernel=ledger.label(kernel))
+        picture._replace(kernel=ledger.label(kernel))
         for kernel in ledger.kernels.values()
         for picture in kernel.memory
     ]
     checked = [f"{file}: {', '.join(names)}" for file, names in ledger.by_file().items()]
     notes = checked + ledger.ran() + ledger.remarks()
+    from nkisim.diagnostics.html import body, document
+
     inner = body("nkisim check", ledger.summary(), notes, ledger.findings, memory)
     return document(f"nkisim: {counted(ledger.findings)}", inner)
 

@@ -7,11 +7,10 @@ import inspect
 import linecache
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nkisim.diagnostics.syntax import tree_of
 
@@ -23,8 +22,7 @@ _Loops = tuple[tuple[int, int, int, str], ...]
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(NamedTuple):
     """A line of the user's code, with the loop indices at the time."""
 
     file: str

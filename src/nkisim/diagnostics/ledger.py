@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 import linecache
 import os
@@ -226,13 +225,13 @@ class Ledger:
 
         for finding in (*self._found.values(), *self.fixed):
             place, rewrite = finding.place, finding.rewrite
-            finding.place = dataclasses.replace(place, file=short(place.file))
+            finding.place = place._replace(file=short(place.file))
             if rewrite is not None:
-                finding.rewrite = dataclasses.replace(rewrite, file=short(rewrite.file))
+                finding.rewrite = rewrite._replace(file=short(rewrite.file))
             finding.notes = tuple(note.replace(folder + os.sep, "") for note in finding.notes)
             finding.fix = finding.fix.replace(folder + os.sep, "")
         for record in self.kernels.values():
-            record.place = dataclasses.replace(record.place, file=short(record.place.file))
+            record.place = record.place._replace(file=short(record.place.file))
             record.hint = record.hint.replace(folder + os.sep, "")
             record.stopped = {
                 target: reason.replace(folder + os.sep, "")

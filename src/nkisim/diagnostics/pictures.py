@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,8 +12,7 @@ _SIDE = 64
 _MOST_ELEMENTS = 1 << 18
 
 
-@dataclass(frozen=True, slots=True)
-class Bitmap:
+class Bitmap(NamedTuple):
     """A downsampled map of elements: a cell is marked if one of its elements is.
 
     Attributes:
@@ -28,8 +26,7 @@ class Bitmap:
     marked: str
 
 
-@dataclass(frozen=True, slots=True)
-class Tile:
+class Tile(NamedTuple):
     """A tile in use: its name, its bytes per partition, and its first and last instruction."""
 
     label: str
@@ -39,8 +36,7 @@ class Tile:
     place: str
 
 
-@dataclass(frozen=True, slots=True)
-class Occupancy:
+class Occupancy(NamedTuple):
     """Use of a memory over the instructions of a run.
 
     Attributes:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nkisim.diagnostics.findings import Finding
-from nkisim.diagnostics.html import fragment
 from nkisim.diagnostics.pictures import Occupancy
 
 
@@ -114,6 +113,8 @@ class Report:
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks: the source with findings next to its lines."""
+        from nkisim.diagnostics.html import fragment
+
         return fragment(
             f"nkisim: {self.subject}" if self.subject else "nkisim",
             self.summary(),

@@ -9,9 +9,8 @@ fault under a second id.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Severity = Literal["error", "warning", "note"]
 
@@ -26,8 +25,7 @@ CHECKED: Mapping[str, Rule] = MappingProxyType(_CHECKED)
 """The rules that a run or a check can find; the others are advice of ``nkisim.profile``."""
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One fault that a kernel can have.
 
     Attributes:

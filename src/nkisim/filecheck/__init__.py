@@ -2,7 +2,6 @@
 
 from nkisim.filecheck.arguments import Shapes, parse_shapes
 from nkisim.filecheck.files import check_files
-from nkisim.filecheck.fixes import FixedFile, fix_files
 from nkisim.filecheck.rules import BROKEN_FILE
 from nkisim.filecheck.settings import (
     CheckSettings,

@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,8 +22,7 @@ _ENTRY = re.compile(r"(\w+)\s*=\s*(?:(\w+)\s*\[([^\]]*)\]|([^\s;\[\]]+)(?=[\s;]|
 _EXAMPLE = '--shapes "x=bf16[128,512] w=f32[512] eps=1e-6"'
 
 
-@dataclass(frozen=True, slots=True)
-class ArraySpec:
+class ArraySpec(NamedTuple):
     """Shape and dtype of an array."""
 
     shape: tuple[int, ...]

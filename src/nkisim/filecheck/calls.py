@@ -5,10 +5,9 @@ from __future__ import annotations
 import linecache
 import traceback
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from nkisim.api import Kernel, as_kernel
 from nkisim.checks import KernelSource, kernel_findings
@@ -34,10 +33,9 @@ from nkisim.filecheck.settings import CheckSettings
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 from nkisim.runs.host import argument_names, definition_place, digest
-from nkisim.trials import Arguments
-from nkisim.trials.arguments import given as copies_of
-from nkisim.trials.comparison import Reference, Refused, compared
-from nkisim.trials.running import arrays_of
+
+if TYPE_CHECKING:
+    from nkisim.trials import Arguments
 
 EXAMPLES = "nkisim_examples"
 """Name of the function in a file that yields kernels with arguments."""
@@ -63,8 +61,7 @@ class KernelCall(NamedTuple):
         return self if grid is None else self._replace(kernel=self.kernel[grid])
 
 
-@dataclass(frozen=True, slots=True)
-class SourceFile:
+class SourceFile(NamedTuple):
     """A file that was read.
 
     Attributes:
@@ -291,13 +288,9 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
             ignore=(),
             watchers=(instruction_limit(settings.max_instructions),),
         )
-        start = (
-            None
-            if call.expected is None
-            else copies_of(Arguments(*call.kernel.arguments(call.args, call.kwargs)))
-        )
+        start = None if call.expected is None else _copied(call)
         run = Run(call.kernel, options, call.args, call.kwargs)
-        given = digest((call.args, call.kwargs))
+        given = digest((call.args, call.kwargs)) if settings.digests else ""
         try:
             with time_limit(settings.max_seconds):
                 run.check()
@@ -309,18 +302,30 @@ def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -
             run.report.findings += _wrong_results(call, start, run.report.outputs, place)
         found.enter(call.name, place, run.report)
         report = run.report
-        made = (report.outputs, call.args, call.kwargs)
-        found.kernel(call.name, place).results.append(
-            (given, "" if report.outputs is None else digest(made))
-        )
+        if settings.digests:
+            made = (report.outputs, call.args, call.kwargs)
+            found.kernel(call.name, place).results.append(
+                (given, "" if report.outputs is None else digest(made))
+            )
     if place.file != str(file):
         found.add(kernel_findings(call.kernel.function))
+
+
+def _copied(call: KernelCall) -> Arguments:
+    """Return copies of the arguments of a call, for the function of expected results."""
+    from nkisim.trials import Arguments
+    from nkisim.trials.arguments import given
+
+    return given(Arguments(*call.kernel.arguments(call.args, call.kwargs)))
 
 
 def _wrong_results(
     call: KernelCall, start: Arguments, outputs: Any, place: Place
 ) -> Iterator[Finding]:
     """Yield a finding if a kernel's results are not the expected ones."""
+    from nkisim.trials.comparison import Reference, Refused, compared
+    from nkisim.trials.running import arrays_of
+
     reference = Reference(call.expected) if callable(call.expected) else None
     try:
         expected = arrays_of(call.expected) if reference is None else reference(start)

@@ -130,7 +130,7 @@ class _State:
     def with_line_before(self, finding: Finding) -> Finding:
         """Return a finding with its line before all fixes."""
         line = self.key(finding, "")[2]
-        return replace(finding, place=replace(finding.place, line=line))
+        return replace(finding, place=finding.place._replace(line=line))
 
     @cached_property
     def found(self) -> Counter[_Key]:
@@ -218,8 +218,8 @@ class _Trials:
         settings: CheckSettings,
         files: Mapping[Path, _Draft],
     ) -> None:
-        self.wanted, self.settings = wanted, settings
-        self.state = _State(files, check_files(wanted, settings))
+        self.wanted, self.settings = wanted, replace(settings, digests=True)
+        self.state = _State(files, check_files(wanted, self.settings))
         self.fixed: list[tuple[Path, Finding]] = []
         self._texts = {self._text(files)}
         self._rejected: dict[tuple[str, ...], str] = {}
@@ -299,7 +299,7 @@ class _Trials:
                     text, lines = edited(draft.source.text, edits, draft.lines)
                 except NotPythonError as error:
                     raise _RejectedError(f"the result is not valid Python: {error}") from error
-                files[path] = _Draft(replace(draft.source, text=text), lines)
+                files[path] = _Draft(draft.source._replace(text=text), lines)
         if self._text(files) in self._texts:
             raise _RejectedError("it would undo another fix")
         with drafts({path: draft.source for path, draft in files.items()}):

@@ -90,6 +90,7 @@ class CheckSettings:
         max_seconds: Seconds after which a run is aborted.
         require_run: Whether a kernel that is only read is an error.
         source_only: Whether files are only read, and none is imported.
+        digests: Whether the ledger gets digests of the arguments and results of each run.
     """
 
     shapes: Shapes = field(default_factory=dict)
@@ -99,3 +100,4 @@ class CheckSettings:
     max_seconds: float = 600.0
     require_run: bool = False
     source_only: bool = False
+    digests: bool = False

@@ -10,7 +10,7 @@ import importlib
 import math
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -191,7 +191,7 @@ def _profile(args: Any, kwargs: Any, target: str, nki: str, advice: bool) -> dic
         needs_values = profile(kernel, target, nki=nki, advice=advice, values=True)
         found = needs_values(*args, **kwargs)
     data = {name: getattr(found, name) for name in _TIMES}
-    pieces = [asdict(piece) for piece in found.advice if piece.code or piece is found.advice[0]]
+    pieces = [piece._asdict() for piece in found.advice if piece.code or piece is found.advice[0]]
     for piece in pieces:
         del piece["values"]
     return data | {"advice": pieces, "broken": _LOADED[0].seal.broken()}

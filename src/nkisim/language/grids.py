@@ -9,8 +9,7 @@ of the grid lie side by side, row by row: the documentation leaves this order op
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from nkisim.diagnostics import NkiValidationError, declare, flag
 from nkisim.dtypes import DType
@@ -33,8 +32,7 @@ class _GridError(NkiValidationError, ValueError):
     """A shape, an index or a selection that a grid cannot have."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Axis:
+class _Axis(NamedTuple):
     """The selected cells of one dimension of the source.
 
     Attributes:
@@ -82,7 +80,7 @@ class _Axis:
         first, last = self.first + picked[0] * pitch, self.first + picked[-1] * pitch
         step = self.step * picked.step
         stop = min(last + self.cell, self.stop)
-        return replace(self, first=first, stop=stop, step=step, consumed=type(key) is int)
+        return self._replace(first=first, stop=stop, step=step, consumed=type(key) is int)
 
 
 class NkiGrid:
@@ -225,12 +223,12 @@ def _grid(name: str, source: Any, tile_shape: Any, per_cell: Any) -> tuple[Any, 
     if isinstance(source, NkiGrid):
         if tile_shape is not None and tile_shape != source.tile_shape:
             _refuse(f"{name}: tile_shape={tile_shape} of {source!r}", f"{source.tile_shape}")
-        rank, axes = source._rank, [replace(a, consumed=False) for a in source._axes]
+        rank, axes = source._rank, [a._replace(consumed=False) for a in source._axes]
         if not all(axis.dense for axis in axes):
             _refuse(f"{name} of the strided selection {source!r}", "cells side by side")
         leading = [a for a, old in zip(axes, source._axes, strict=True) if old.consumed]
         axes = [
-            replace(a, consumed=i < len(axes) - rank and a in leading) for i, a in enumerate(axes)
+            a._replace(consumed=i < len(axes) - rank and a in leading) for i, a in enumerate(axes)
         ]
         tensor, slots = source._source, source._slots
     else:
@@ -243,7 +241,7 @@ def _grid(name: str, source: Any, tile_shape: Any, per_cell: Any) -> tuple[Any, 
     if per_cell is not None:
         counts = _shape(name, "block_shape", per_cell, rank, rank)
     sizes = (*(1,) * (len(axes) - rank), *counts)
-    axes = [replace(a, per_cell=n, step=1) for a, n in zip(axes, sizes, strict=True)]
+    axes = [a._replace(per_cell=n, step=1) for a, n in zip(axes, sizes, strict=True)]
     return tensor, tuple(axes), rank, slots
 
 

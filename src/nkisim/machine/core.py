@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,8 +23,7 @@ from nkisim.versions import VERSIONS, has
 T = TypeVar("T")
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(NamedTuple):
     """One executed instruction, as passed to watchers.
 
     Attributes:
@@ -49,7 +49,7 @@ class Event:
     writes: tuple[tuple[str, NkiTensor], ...]
     place: Place
     core: int = 0
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    arguments: Mapping[str, Any] = MappingProxyType({})
     signature: object = None
     ordered: bool = False
     rank: int = 0

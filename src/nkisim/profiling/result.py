@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Finding
@@ -108,8 +109,7 @@ class Doubt(NamedTuple):
     alternatives: dict[Any, float]
 
 
-@dataclass(frozen=True, slots=True)
-class Advice:
+class Advice(NamedTuple):
     """A change that makes the kernel faster.
 
     A piece with code has been tried: the edited kernel is legal and computes the same.
@@ -137,7 +137,7 @@ class Advice:
     file: str = ""
     line: int = 0
     code: str = ""
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = MappingProxyType({})
     change: float = 0.0
 
 
@@ -267,7 +267,7 @@ class ProfileData:
         for name in ("lines", *(long if timeline else ())):
             plain[name] = [value._asdict() for value in plain[name]]
         plain["assumptions"] = [doubt._asdict() for doubt in self.assumptions]
-        plain["advice"] = [asdict(piece) for piece in self.advice]
+        plain["advice"] = [piece._asdict() for piece in self.advice]
         plain["cycle"] = None if self.cycle is None else self.cycle._asdict()
         if self.together is not None:
             plain["together"] = {k: v for k, v in asdict(self.together).items() if k != "text"}

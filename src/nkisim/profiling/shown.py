@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from nkisim.profiling.page import fragment
 from nkisim.profiling.result import ProfileData
 from nkisim.profiling.text import summary
 
@@ -20,4 +19,6 @@ class Profile(ProfileData):
 
     def _repr_html_(self) -> str:
         """Return the HTML for notebooks."""
+        from nkisim.profiling.page import fragment
+
         return fragment(self)

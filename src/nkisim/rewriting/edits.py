@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from nkisim.diagnostics.syntax import module_of
 
@@ -15,8 +14,7 @@ class NotPythonError(ValueError):
     """Edits would leave a text that is not valid Python; the message is the reason."""
 
 
-@dataclass(frozen=True, order=True)
-class Edit:
+class Edit(NamedTuple):
     """The bytes from ``start`` to ``stop`` of the UTF-8 text are replaced by ``text``."""
 
     start: int
@@ -90,6 +88,8 @@ def applied(text: str, edits: Sequence[Edit], lines: Sequence[int]) -> tuple[str
 
 def unified_diff(path: Path, before: str, after: str) -> str:
     """Return the unified diff of two texts of a file, empty where they are equal."""
+    import difflib  # only diffs need it
+
     name = path.as_posix().lstrip("/")
     rows = difflib.unified_diff(_lines(before), _lines(after), f"a/{name}", f"b/{name}")
     ends = (row if row.endswith("\n") else row + "\n\\ No newline at end of file\n" for row in rows)

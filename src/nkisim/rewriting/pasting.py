@@ -10,7 +10,6 @@ import ast
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import replace
 
 from nkisim.diagnostics import Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK, parsed, tree_of
@@ -45,7 +44,7 @@ def code_with_comments(text: str, rewrite: Rewrite) -> Rewrite | None:
     longer = sum(len(edit.text.encode()) - (edit.stop - edit.start) for edit in edits)
     new, _ = edited(text, edits, [1])
     code = new.encode()[start : stop + longer].decode()
-    return replace(rewrite, code="\n".join(re.split(r"\r\n|\n|\r", code)))
+    return rewrite._replace(code="\n".join(re.split(r"\r\n|\n|\r", code)))
 
 
 class _Pasting:

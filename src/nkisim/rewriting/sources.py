@@ -13,12 +13,10 @@ import linecache
 import sys
 import tokenize
 from collections.abc import Container, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from importlib.abc import MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder, SourceFileLoader
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
 from nkisim.files import write_whole
 
@@ -27,8 +25,7 @@ class SourceError(Exception):
     """A source file cannot be read or written; the message is the reason."""
 
 
-@dataclass(frozen=True)
-class SourceText:
+class SourceText(NamedTuple):
     """The contents of a source file.
 
     Attributes:
@@ -153,7 +150,7 @@ class TextLoader(SourceFileLoader):
         return self.source_to_code(self.get_data(self.path) if draft is None else draft, self.path)
 
 
-class _Finder(MetaPathFinder):
+class _Finder:
     """Finds the modules of some files."""
 
     def __init__(self, files: Container[str]) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Sequence
-from difflib import SequenceMatcher
 
 from nkisim.rewriting.edits import Edit
 from nkisim.source import Lines
@@ -125,6 +124,8 @@ class SourceTree(Lines):
         if not mine:
             at = self.span(old)[1] - 1
             return [*edits, Edit(at, at, ", ".join(map(_text, theirs)))] if theirs else edits
+        from difflib import SequenceMatcher
+
         matcher = SequenceMatcher(None, [ast.dump(a) for a in mine], [ast.dump(a) for a in theirs])
         for kind, first, last, to_first, to_last in matcher.get_opcodes():
             if kind == "equal":

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import inspect
-import logging
 from collections.abc import Callable
 from math import prod
 from typing import Any, Protocol
@@ -58,8 +57,6 @@ from nkisim.runs.host import (
 from nkisim.runs.process_ledger import enter
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import judged_by
-
-_LOG = logging.getLogger(__name__)
 
 LAUNCH_GRID = declare(
     "C001",
@@ -364,8 +361,10 @@ class Run:
             return tensors_of(result)
         except Exception:
             # The kernel cannot be run twice: the findings of the first run remain.
+            import logging  # which 4 ms of the start of every command would go to
+
             name = kernel_name(self.kernel.function)
-            _LOG.debug("a second run of %s failed", name, exc_info=True)
+            logging.getLogger(__name__).debug("a second run of %s failed", name, exc_info=True)
             return []
         finally:
             RECORDER.reset(token)
@@ -384,7 +383,7 @@ class Run:
             for core in self._cores:
                 where = "" if core.member is None else core.member.label
                 report.memory += [
-                    dataclasses.replace(used, kernel=name, target=report.target)
+                    used._replace(kernel=name, target=report.target)
                     for used in occupancy_of(core, where)
                 ]
 

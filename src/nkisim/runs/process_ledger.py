@@ -11,8 +11,6 @@ import atexit
 import contextlib
 import json
 import os
-import shutil
-import tempfile
 import threading
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -89,6 +87,8 @@ def open_ledger(file: str = "") -> None:
             return
         _STATE.ledger = Ledger()
         if _PARTS_VARIABLE not in os.environ:
+            import tempfile
+
             _STATE.parts = Path(tempfile.mkdtemp(prefix="nkisim-report-"))
             os.environ[_PARTS_VARIABLE] = str(_STATE.parts)
             _STATE.file = os.path.abspath(file) if file else ""
@@ -108,6 +108,8 @@ def close_ledger() -> Ledger | None:
         return ledger
     for part in sorted(parts.glob("*.json")):
         ledger.merge(Ledger.from_dict(json.loads(part.read_text(encoding="utf-8"))))
+    import shutil
+
     shutil.rmtree(parts, ignore_errors=True)
     if os.environ.get(_PARTS_VARIABLE) == str(parts):
         del os.environ[_PARTS_VARIABLE]

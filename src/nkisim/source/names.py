@@ -6,8 +6,8 @@ import ast
 import builtins
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cache, cached_property
+from typing import NamedTuple
 
 from nkisim import versions
 from nkisim.source.nodes import Nodes
@@ -124,8 +124,7 @@ SHORT_NAMES = {
 """The usual names of the modules of NKI."""
 
 
-@dataclass(frozen=True)
-class Argument:
+class Argument(NamedTuple):
     """One argument of a call.
 
     Attributes:

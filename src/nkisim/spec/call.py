@@ -7,7 +7,7 @@ from collections import UserDict
 from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from inspect import Signature
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from nkisim.arch import Generation
 from nkisim.diagnostics import Fact, NkiCallError, NkiValidationError, Rule, Severity, flag
@@ -17,8 +17,7 @@ from nkisim.spec.operands import Operand
 from nkisim.spec.ops import Op, as_op
 
 
-@dataclass(frozen=True, slots=True)
-class Violation:
+class Violation(NamedTuple):
     """A violated constraint, to be flagged at the line of the call.
 
     ``of_view`` is True when the operand's view breaks the rule, whichever instruction uses it.

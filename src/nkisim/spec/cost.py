@@ -6,14 +6,12 @@ predicted.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Formula = Literal["stream", "startup_stream", "runs", "search", "matmul", "transfer", "fixed"]
 
 
-@dataclass(frozen=True, slots=True)
-class Cost:
+class Cost(NamedTuple):
     """A named cost formula.
 
     Attributes:

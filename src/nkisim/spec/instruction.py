@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
 import inspect
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 from nkisim.diagnostics import Rule
 from nkisim.spec.call import Call
@@ -60,8 +59,7 @@ def unconverted(call: Call) -> Arithmetic:
     return "copy"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Instruction:
+class Instruction(NamedTuple):
     """One instruction of ``nki.isa``.
 
     Attributes:
@@ -111,6 +109,7 @@ class Instruction:
     signature: inspect.Signature
     engines: tuple[Engine, ...]
     operands: Mapping[str, Operand]
+    body: Callable[..., Any]
     require: tuple[Constraint, ...] = ()
     varying: tuple[str, ...] = ()
     since: int = 2
@@ -120,7 +119,6 @@ class Instruction:
     inexact: Rule | None = None
     cost: Cost | None = None
     source: str = ""
-    body: Callable[..., Any]
     stateful: bool = False
     synchronises: bool = False
     follow: Callable[[Call], Follow | None] | None = None
@@ -130,15 +128,15 @@ class Instruction:
     spread: Spread = "all"
     shortcut: Callable[[Call], Shortcut | None] | None = None
     watch_values: Callable[[Call], ValueWatch | None] | None = None
-    removed: Mapping[str, Any] = field(default_factory=dict)
-    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    removed: Mapping[str, Any] = MappingProxyType({})
+    changes: Mapping[str, Mapping[str, Any]] = MappingProxyType({})
 
     def at(self, version: str) -> Instruction:
         """Return the declaration as it holds in an NKI version."""
         found = self
         for known in VERSIONS[: VERSIONS.index(version) + 1]:
             if known in self.changes:
-                found = dataclasses.replace(found, **self.changes[known])
+                found = found._replace(**self.changes[known])
         return found
 
     @property

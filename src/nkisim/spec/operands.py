@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -19,8 +18,7 @@ HBM = (MemoryRegion.private_hbm, MemoryRegion.shared_hbm)
 Role = Literal["in", "out", "sum", "named"]
 
 
-@dataclass(frozen=True, slots=True)
-class Operand:
+class Operand(NamedTuple):
     """Requirements of an instruction for one tensor argument.
 
     Attributes:

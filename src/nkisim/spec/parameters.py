@@ -7,6 +7,7 @@ sentence.
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Mapping
 
@@ -34,6 +35,9 @@ SHARED: Mapping[str, str] = {
 
 _HEADING = "\n\nArgs:\n"
 
+_LINE = re.compile(r"\S.{0,79}(?!\S)|\S+")
+"""As many words as 80 characters have room for, or one longer word."""
+
 
 def described(docstring: str) -> tuple[str, dict[str, str]]:
     """Return a docstring without its ``Args`` section, and the sentences of that section.
@@ -56,14 +60,7 @@ def described(docstring: str) -> tuple[str, dict[str, str]]:
 def arguments_section(sentences: Mapping[str, str]) -> str:
     """Return an ``Args`` section, to be added to a docstring."""
     entries = [
-        textwrap.fill(
-            f"{name}: {sentence}",
-            width=88,
-            initial_indent="    ",
-            subsequent_indent="        ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        "    " + "\n        ".join(_LINE.findall(f"{name}: {sentence}"))
         for name, sentence in sentences.items()
     ]
     return _HEADING + "\n".join(entries) if entries else ""

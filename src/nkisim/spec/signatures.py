@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import ast
-import dataclasses
 import functools
 import inspect
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MappingProxyType
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from nkisim import versions
@@ -56,17 +54,24 @@ def signatures(name: str, declared: inspect.Signature) -> dict[str, inspect.Sign
 
 def _signature(text: str, declared: inspect.Signature) -> inspect.Signature:
     """Return the signature that a version's text describes."""
+    parameters = []
+    for name, value in _parameters(text):
+        parameter = declared.parameters[name]
+        default: Any = parameter.empty if value is None else _value(value, parameter.default)
+        same = default is parameter.default
+        parameters.append(parameter if same else parameter.replace(default=default))
+    unchanged = [*map(id, parameters)] == [*map(id, declared.parameters.values())]
+    return declared if unchanged else inspect.Signature(parameters)
+
+
+@functools.cache
+def _parameters(text: str) -> list[tuple[str, ast.expr | None]]:
+    """Return the names of parameters and their defaults; many functions have the same text."""
     arguments = ast.parse(f"lambda {text}: 0", mode="eval").body.args  # type: ignore[attr-defined]
     required = [None] * (len(arguments.args) - len(arguments.defaults))
     by_position = zip(arguments.args, [*required, *arguments.defaults], strict=True)
     by_name = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    parameters = []
-    for argument, value in (*by_position, *by_name):
-        parameter = declared.parameters[argument.arg]
-        default: Any = parameter.empty if value is None else _value(value, parameter.default)
-        parameters.append(parameter.replace(default=default))
-    same = tuple(parameters) == tuple(declared.parameters.values())
-    return declared if same else inspect.Signature(parameters)
+    return [(argument.arg, value) for argument, value in (*by_position, *by_name)]
 
 
 def _value(default: ast.expr, declared: Any) -> Any:
@@ -225,8 +230,7 @@ _FIRST_CALL = _code(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CallFault:
+class CallFault(NamedTuple):
     """The reason why a call does not match a signature; the fields are as in a Finding."""
 
     rule: Rule
@@ -235,11 +239,10 @@ class CallFault:
     seen: str
     allowed: str
     fix: str
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
-class CheckedCall:
+class CheckedCall(NamedTuple):
     """The declaration of a callable function.
 
     Attributes:
@@ -377,7 +380,7 @@ def publish(
     made: dict[int, Callable[..., Any]] = {}
     functions: dict[str, Callable[..., Any]] = {}
     for version, signature in signatures(checked.name, checked.signature).items():
-        of_version = dataclasses.replace(checked, signature=signature)
+        of_version = checked._replace(signature=signature)
         CALLS.setdefault(checked.name, {})[version] = of_version
         if id(signature) not in made:
             function = open_function(

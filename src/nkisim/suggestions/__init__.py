@@ -7,22 +7,13 @@ where it certainly preserves the evident meaning of the statement.
 from __future__ import annotations
 
 import ast
-import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from functools import cache
 
 from nkisim.diagnostics import Finding, Rewrite
 from nkisim.diagnostics.syntax import SYNTAX_LOCK
 from nkisim.source import expression, names_in
-from nkisim.suggestions import (
-    calls,
-    loops,
-    products,
-    python,
-    shapes,
-    staging,
-    tiling,
-)
-from nkisim.suggestions.statement import FIXES, NoFixError, case_of, compound_case_of
+from nkisim.suggestions.statement import FIXES, Fix, NoFixError, case_of, compound_case_of
 
 __all__ = ["complete", "explained", "settle", "suggestion"]
 
@@ -32,12 +23,18 @@ _WHOLE_STATEMENT = ("L029", "L026", "L027", "L028", "L021", "A025", "A026", "A03
 _AROUND = ("L031", "L060")
 """Rules whose findings are at a condition or a definition, with a fix elsewhere."""
 
-_LOG = logging.getLogger(__name__)
+
+@cache
+def _fixes() -> Mapping[str, Fix]:
+    """Return the fix of each rule; the first finding imports the modules that declare them."""
+    from nkisim.suggestions import calls, loops, products, python, shapes, staging, tiling
+
+    return FIXES
 
 
 def suggestion(finding: Finding) -> Rewrite | None:
     """Return a fix as code, or None if no fix is certain."""
-    fix = FIXES.get(finding.rule.id)
+    fix = _fixes().get(finding.rule.id)
     case = None if fix is None else case_of(finding)
     if case is None and finding.rule.id in _AROUND:
         case = compound_case_of(finding)
@@ -51,7 +48,10 @@ def suggestion(finding: Finding) -> Rewrite | None:
     except Exception:
         # No fix was written for such code: report the finding without one. The
         # tests of this package fail where this is logged.
-        _LOG.debug("%s: no code to paste for %s", finding.rule.id, finding.place, exc_info=True)
+        import logging
+
+        log = logging.getLogger(__name__)
+        log.debug("%s: no code to paste for %s", finding.rule.id, finding.place, exc_info=True)
         return None
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import logging
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cached_property
@@ -96,8 +95,6 @@ _MOST_SHAPES = 6
 
 Progress = Callable[[int, int], object]
 """Called before each trial with its number and the limit; no more are made if it returns False."""
-
-_LOG = logging.getLogger(__name__)
 
 
 class Tried(NamedTuple):
@@ -188,7 +185,7 @@ class Trials:
         try:
             edited = self.file.edited(text)
         except (SyntaxError, ValueError) as error:
-            _LOG.debug("an edit is not valid Python: %s", error)
+            _log("an edit is not valid Python: %s", error)
             return None
         try:
             with unrecorded():
@@ -280,7 +277,13 @@ def _logged(kernel: Kernel) -> Iterator[None]:
     try:
         yield
     except Exception:
-        _LOG.debug("a run of %s for a trial failed", kernel.__name__, exc_info=True)
+        _log("a run of %s for a trial failed", kernel.__name__, exc_info=True)
+
+
+def _log(message: str, *values: object, exc_info: bool = False) -> None:
+    import logging
+
+    logging.getLogger(__name__).debug(message, *values, exc_info=exc_info)
 
 
 def _is_finite(arrays: list[np.ndarray]) -> bool:

@@ -184,7 +184,7 @@ def _imported(source: Source, match: Match) -> Match:
         first = f"import {missing[0]} under a name that is free, then upgrade again"
         return replace(match, edits=(), message=f"{first}: {message}", review="")
     imports = [edit for found in known.values() if found is not None for edit in found[1]]
-    edits = [replace(edit, text=named(edit.text)) for edit in match.edits]
+    edits = [edit._replace(text=named(edit.text)) for edit in match.edits]
     return replace(match, edits=(*imports, *edits) if edits else (), message=message)
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from functools import cache
 from pathlib import Path
 from types import FunctionType, MethodType
-from typing import Any
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 from nkisim.checks.langcheck.api import API_RULES, check_api
@@ -130,8 +130,7 @@ def _without_source(name: str, place: Place, seen: str) -> Finding:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class KernelSource:
+class KernelSource(NamedTuple):
     """A kernel in a file.
 
     Attributes:

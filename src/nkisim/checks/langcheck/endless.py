@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nkisim.checks.langcheck.found import Found
 from nkisim.checks.langcheck.unit import Unit, unit_of
@@ -30,8 +30,7 @@ def check_endless(unit: Unit) -> Iterator[Found]:
             yield Found(ENDLESS, loop, message, "write a for loop with a bound")
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(NamedTuple):
     """A function and the line at which it makes the next call of a recursion."""
 
     name: str

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Finding, Place, Rule, Severity
 
 
-@dataclass(frozen=True, slots=True)
-class Found:
+class Found(NamedTuple):
     """A rule violated by a syntax node.
 
     Attributes:
@@ -38,11 +37,11 @@ class Found:
     allowed: str = ""
     instruction: str = ""
     level: Severity | None = None
-    data: Mapping[str, Any] = field(default_factory=dict)
+    data: Mapping[str, Any] = MappingProxyType({})
 
     def at_level(self, level: Severity | None) -> Found:
         """Return the result with the severity of a version; None leaves it."""
-        return self if level is None else replace(self, level=level)
+        return self if level is None else self._replace(level=level)
 
     def finding(self, file: str) -> Finding:
         """Return the finding in a file."""

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 
@@ -21,8 +20,7 @@ from nkisim.objects import NKIObject
 from nkisim.removed import HiddenFromKernels
 
 
-@dataclass(frozen=True, slots=True)
-class Indirection:
+class Indirection(NamedTuple):
     """A dynamic offset of a view, read when an instruction uses it.
 
     Attributes:

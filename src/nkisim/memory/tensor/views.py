@@ -11,7 +11,6 @@ are not documented and are refused.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import prod
 from typing import Any, Self
 
@@ -120,7 +119,7 @@ class ViewMethods(View):
             (source.shape[0], *shape[1:]),
             start,
             strides,
-            indirection=replace(indirect, source=source),
+            indirection=indirect._replace(source=source),
         )
 
     @documented

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Rule
 from nkisim.profiling.model.program import Operation, Program
@@ -19,8 +19,7 @@ Line = tuple[str, int]
 """File and line."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A possible piece of advice.
 
     Attributes:
@@ -47,7 +46,7 @@ class Candidate:
     edits: Sequence[Edit] = ()
     rounding: str = ""
     most_change: float = 0.0
-    values: Mapping[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = MappingProxyType({})
 
 
 class Found:

@@ -10,7 +10,6 @@ import ast
 import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from nkisim.arch import Generation
 from nkisim.diagnostics import NkiValidationError, Rule, declare_advice
@@ -238,7 +237,7 @@ def _elsewhere(program: Program, line: Line) -> dict[Engine, float]:
         if other and all(_may_run(event, engine, program.generation) for event in events):
             here, there = (
                 work_of(event, program.generation, program.assumptions, prebuilt=False).busy
-                for event in (first, replace(first, engine=engine))
+                for event in (first, first._replace(engine=engine))
             )
             found[engine] = there / here
     return found

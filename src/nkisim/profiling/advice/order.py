@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import declare_advice
@@ -249,8 +249,7 @@ def groups_of(
     return Groups(found, case, body, numbers, done, effects)
 
 
-@dataclass(frozen=True)
-class Groups:
+class Groups(NamedTuple):
     """Statements of a block and the group of each.
 
     Attributes:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from pathlib import Path
 
 from nkisim.profiling.advice.activations import activation_advice
@@ -136,7 +135,7 @@ class _Search:
             action += f"; {candidate.rounding} disappears, and the result changes by up to "
             action += f"{tried.change:.1e} of its largest element"
         gain, code = self._latency_us - tried.latency_us, self._diff(self._edited([candidate]))
-        return replace(plain, action=action, gain_us=gain, change=tried.change, code=code)
+        return plain._replace(action=action, gain_us=gain, change=tried.change, code=code)
 
     def together(self, shown: Sequence[_Piece]) -> Together | None:
         """Try pieces together: begin with the first, add each that makes the kernel faster.

@@ -15,6 +15,7 @@ from each_case import each_case
 from oracles.solver_matrices import with_condition, with_values
 from trnsci.core.backend.explanation import explain
 from trnsci.core.counters import counts
+from trnsci.core.errors import NkiRefusalWarning
 from trnsci.core.testing import launched, random_tensor, refusals_expected, unit_roundoff
 
 N = 6
@@ -228,7 +229,8 @@ def test_kernels_are_the_exact_way_to_a_tolerance():
     with launched("jacobi_eigh"):
         assert trnsolver.eigh(POSITIVE, 1e-4).info.method == "exact"
     before = counts()
-    trnsolver.eigh(POSITIVE, 1e-4, k=2, method="chebyshev")
+    with pytest.warns(NkiRefusalWarning, match="by method 'chebyshev'"):
+        trnsolver.eigh(POSITIVE, 1e-4, k=2, method="chebyshev")
     assert (counts() - before).refusals
 
 

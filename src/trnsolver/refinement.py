@@ -132,8 +132,8 @@ def accurate_solution(
     Complex systems are solved as real ones of twice the order.
     """
     checked_action("solve", on_failure)
-    if not 0 < target < 1:
-        raise FlagError(f"solve: target_forward_error must be between 0 and 1, got {target}")
+    if not (isinstance(target, int | float) and 0 < target < 1):
+        raise FlagError(f"solve: target_forward_error must be between 0 and 1, got {target!r}")
     if not concrete(a, b):
         raise FlagError(
             "solve: target_forward_error needs concrete values, but A or B is traced or transformed"

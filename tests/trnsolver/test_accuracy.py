@@ -182,7 +182,7 @@ def test_residuals_are_exact_to_twice_float64():
 def test_singular_and_senseless():
     with pytest.raises(trnsolver.SingularMatrixError):
         trnsolver.solve(torch.zeros(3, 3), torch.ones(3), target_forward_error=1e-3)
-    for target in (0.0, 2.0, float("nan")):
+    for target in (0.0, 2.0, float("nan"), "x"):
         with pytest.raises(ValueError, match="target_forward_error"):
             trnsolver.solve(torch.eye(3), torch.ones(3), target_forward_error=target)
     with pytest.raises(ValueError, match="on_failure"):

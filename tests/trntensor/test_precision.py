@@ -128,6 +128,13 @@ def test_the_sharp_model_knows_that_sums_are_float32():
         select_precision_for_error(torch.bfloat16, 64, 0.003, model="new")
 
 
+@each_case("target", [0.0, -1.0, float("nan"), "x"])
+def test_targets_that_are_no_positive_numbers_are_named(target):
+    x = torch.ones(2, 2)
+    with pytest.raises(FlagError, match=f"target_forward_error must be above 0, got {target!r}"):
+        trntensor.einsum("ij,jk->ik", x, x, target_forward_error=target)
+
+
 def test_a_target_chooses_the_precision():
     a, b = (x.float() for x in products(16))
     target = 10 * 2.0**-24  # 16 terms in float32 have a larger bound

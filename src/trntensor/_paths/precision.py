@@ -151,11 +151,16 @@ def select_precision_for_error(
             rounding u of the result in every precision.
 
     Raises:
-        FlagError: No precision is within the target, or the model is unknown.
+        FlagError: No precision is within the target, it is no positive number, or the model is
+            unknown.
         ShapeError: K is below 1.
     """
     function = "select_precision_for_error"
     K = whole(function, "K", K, 1, error=ShapeError)
+    if not (isinstance(target_forward_error, int | float) and target_forward_error > 0):
+        raise FlagError(
+            f"{function}: target_forward_error must be above 0, got {target_forward_error!r}"
+        )
     real = real_dtype(dtype)
     u = _ROUNDOFF.get(real, 2.0**-24)
     narrow = real in _NARROW

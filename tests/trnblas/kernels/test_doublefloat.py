@@ -23,6 +23,7 @@ from trnblas._precise import slicing
 from trnblas._precise.ladder import level_bound
 from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, FlagError
+from trnsci.core.testing import refusals_expected
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 from .harness_products import launcher
@@ -339,6 +340,7 @@ def test_gradients_have_the_level_of_the_forward(backend):
     assert errors_by_norms(of_b.numpy(), left.T, pulled).max() <= slicing.PROMISE
 
 
+@refusals_expected()
 def test_a_contraction_without_a_proof_is_refused():
     ones = torch.ones(1, slicing.MOST_DEPTH + 1)
     before = counts()

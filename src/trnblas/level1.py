@@ -16,7 +16,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from trnblas._library import LIBRARY, no_kernel
+from trnblas._library import LIBRARY, kernels_wanted, no_kernel
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.levels import level_name
 from trnblas._paths.sums import inner_product, moduli_sum, two_norm
@@ -25,13 +25,15 @@ from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.examples import Case, example
-from trnsci.core.numbers.conversions import widest
+from trnsci.core.numbers.conversions import real_dtype, widest
 from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsci.core.numbers.products import is_number, scaled, vanished
-from trnsci.core.numbers.values import one_problem
+from trnsci.core.numbers.values import concrete, one_problem
 from trnsci.core.testing import random_tensor
 
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
+
+_BLOCK = 2**15
 
 
 def axpy(
@@ -63,17 +65,13 @@ def axpy(
     alpha = number("axpy", "alpha", alpha, x)
     level = level_name("axpy", precision, x)
     if level == "doublefloat" and not is_number(alpha, 0):
-        wide = torch.complex128 if x.is_complex() else torch.float64
-        factor = torch.as_tensor(alpha, dtype=wide, device=x.device)
-        result = DOUBLEFLOAT_AXPY(factor, x, y)
-        return result if out is None else delivered("axpy", result, out)
-    no_kernel("axpy")
-    if isinstance(alpha, Tensor):
-        result = y + scaled(alpha, x)
-    elif alpha == 0:
-        result = y + vanished(x.shape, x)
+        if kernels_wanted():
+            wide = torch.complex128 if x.is_complex() else torch.float64
+            alpha = torch.as_tensor(alpha, dtype=wide, device=x.device)
+        result = DOUBLEFLOAT_AXPY(alpha, x, y)
     else:
-        result = torch.add(y, x, alpha=alpha)
+        no_kernel("axpy")
+        result = _plain_axpy(alpha, x, y)
     return result if out is None else delivered("axpy", result, out)
 
 
@@ -213,6 +211,14 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     return y.clone(), x.clone()
 
 
+def _plain_axpy(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:
+    if isinstance(alpha, Tensor):
+        return y + scaled(alpha, x)
+    if alpha == 0:
+        return y + vanished(x.shape, x)
+    return torch.add(y, x, alpha=alpha)
+
+
 def _one_shape(function: str, x: Tensor, y: Tensor) -> None:
     if x.shape != y.shape:
         raise ShapeError(
@@ -244,7 +250,15 @@ def _inner_product(
 
 
 def _wide_axpy(alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    return (scaled(widest(alpha), widest(x)) + widest(y)).to(x.dtype)
+    """Return the sum; without kernels, alpha may be a number, which needs fewer passes.
+
+    On a CPU blocks that fit in its cache are converted, which is faster than large buffers.
+    """
+    converted = real_dtype(x.dtype) is not torch.float64
+    if converted and x.numel() > _BLOCK and x.is_cpu and concrete(x, y):
+        blocks = zip(*(torch.split(v.reshape(-1), _BLOCK) for v in (x, y)), strict=True)
+        return torch.cat([_wide_axpy(alpha, *block) for block in blocks]).view(x.shape)
+    return _plain_axpy(alpha, widest(x), widest(y)).to(x.dtype)
 
 
 def _axpy_by_parts(real: Callable[..., Tensor], alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:

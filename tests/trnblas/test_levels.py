@@ -237,6 +237,26 @@ def test_every_function_at_every_level(name, backend, level):
         assert not found.refusals
 
 
+@each_case("dtype", (torch.float32, torch.complex64))
+def test_axpy_of_many_elements_is_that_of_float64(dtype):
+    """By blocks, for views too; gradients and tangents are those of one sum."""
+    x, y = (random_tensor(301, 250, seed=seed, dtype=dtype).mT for seed in (1, 2))
+    x, y = x.requires_grad_(), y.requires_grad_()
+    alpha = torch.tensor(0.3, dtype=dtype, requires_grad=True)
+    wide = x.to(torch.complex128 if dtype.is_complex else torch.float64)
+    want = (alpha.to(wide.dtype) * wide + y).to(dtype)
+    got = trnblas.axpy(alpha, x, y, precision="doublefloat")
+    assert torch.equal(got, want)
+    weight = random_tensor(250, 301, seed=3, dtype=dtype)
+    ours, theirs = (torch.autograd.grad(z, (alpha, x, y), weight) for z in (got, want))
+    torch.testing.assert_close(ours, theirs, rtol=1e-5, atol=0)
+    x, y = x.detach(), y.detach()
+    plain = torch.add(y.to(wide.dtype), x.to(wide.dtype), alpha=0.3).to(dtype)
+    assert torch.equal(trnblas.axpy(0.3, x, y, precision="doublefloat"), plain)
+    many = torch.vmap(lambda x: trnblas.axpy(0.3, x, y, precision="doublefloat"))(x[None])
+    assert torch.equal(many[0], plain)
+
+
 @each_case(("name", "backend"), PATHS)
 def test_gradients_have_the_accuracy_of_doublefloat(name, backend):
     """Within 2**-38: gradients are products of results and operands, of which there are two."""

@@ -19,7 +19,7 @@ from trnrand._sampling.pathwise import (
     with_slopes,
     with_values,
 )
-from trnrand._sampling.samplers import Offsets, by_group, each, float64, sampled
+from trnrand._sampling.samplers import Offsets, by_group, each, float64, sampled, sampled_vectors
 from trnrand._stream.elementary import exp, log, logistic, proportions
 from trnrand._stream.words import Domain, Source
 from trnrand.errors import ShapeError
@@ -77,10 +77,13 @@ def _beta(request: Request) -> Tensor:
 
 
 def _dirichlet(request: Request) -> Tensor:
-    in_float64 = request._replace(dtype=torch.float64)
-    return request.result(
-        proportions(sampled(in_float64, log_gammas, *request.parameters.values()))
-    )
+    concentration = request.typed(request.parameters["concentration"], torch.float64)
+    return sampled_vectors(request, _shares, 0.0, concentration)
+
+
+def _shares(source: Source, count: int, _: Parameter, concentration: Tensor) -> Tensor:
+    logarithms = log_gammas(source, concentration.numel(), concentration.reshape(-1))
+    return proportions(logarithms.view(concentration.shape), source.compiled)
 
 
 # -- rules of derivatives --------------------------------------------------------------------------

@@ -188,7 +188,9 @@ class CSRMatrix(CSRStorage, SparseMatrix):
 
     def transposed_view(self) -> CSCMatrix:
         """Return the transpose in CSC format, on the same memory."""
-        return CSCMatrix._of(self.values, self.pattern)
+        made = CSCMatrix._of(self.values, self.pattern)
+        made._product_cache = self._matrix
+        return made
 
     def multiply(self, other: Any) -> CSRMatrix:
         """Return the elementwise product with a number, a dense or a sparse matrix.
@@ -208,7 +210,7 @@ class CSRMatrix(CSRStorage, SparseMatrix):
                 )
             dense = other.expand(*other.shape[:-2], *self.shape)
             return self._with_data(
-                self.values * dense[..., self.pattern.row_indices, self.col_indices]
+                self.values * dense[..., self.pattern.row_indices, self.pattern.indices]
             )
         return self._with_data(self.values * other)
 

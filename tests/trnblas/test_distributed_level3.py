@@ -16,6 +16,7 @@ from trnblas import distributed, mp2
 MESHES = [(1,), (2,), (3,), (4,), (6,), (2, 2), (3, 2)]
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 CASES = 6
+FAST_CASES = 4
 
 
 def _ranks(mesh):
@@ -195,10 +196,11 @@ def _pairs(shape, seeds):
     return wrong
 
 
+@pytest.mark.parametrize("count", [FAST_CASES, pytest.param(CASES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
 @pytest.mark.parametrize("function", [_syrk, _trsm, _pairs])
-def test_values_gradients_bytes_and_memory(function, mesh):
-    for found in pool(_ranks(mesh)).run(function, mesh, range(CASES)):
+def test_values_gradients_bytes_and_memory(function, mesh, count):
+    for found in pool(_ranks(mesh)).run(function, mesh, range(count)):
         assert found == []
 
 

@@ -10,6 +10,7 @@ import nkisim
 import trnsci
 import trnsparse
 from each_case import each_case
+from pairwise import in_turn
 from trnsci.core.counters import counts
 from trnsparse._kernels.bsr_spmm import BlockRows
 from trnsparse._kernels.spmm import spmm_one_hot, spmm_segments
@@ -126,9 +127,19 @@ PROBLEMS = {
 }
 
 
+@each_case("name, generation", in_turn(PROBLEMS, GENERATIONS))
+def test_predicted_times_of_a_plan_are_those_of_the_profile(name, generation):
+    assert_times_of_the_profile(name, generation)
+
+
+@pytest.mark.slow
 @each_case("generation", GENERATIONS)
 @each_case("name", PROBLEMS)
-def test_predicted_times_of_a_plan_are_those_of_the_profile(name, generation):
+def test_predicted_times_on_every_generation(name, generation):
+    assert_times_of_the_profile(name, generation)
+
+
+def assert_times_of_the_profile(name, generation):
     """One constant stands for all waits and all first transfers, within 15 %."""
     *shape, columns, share, dtype = PROBLEMS[name]
     problem = row_problem(*shape, columns, share, dtype)

@@ -77,7 +77,7 @@ def instruction_folder(generator, tmp_path_factory):
 
 
 # Some rules; tests/nkisim/test_rules.py compares the findings of all with what is recorded.
-@each_case("id", sorted(RULES)[::12])
+@each_case("id", sorted(RULES)[::24])
 def test_the_page_of_a_rule_is_the_one_that_is_generated(id, generator):
     page = (DOCS / "rules" / f"{id}.md").read_text()
     assert generator.rule_page(RULES[id], TWINS_OF.get(id, [])) == page, "run `make docs`"

@@ -6,6 +6,7 @@ accept a call is a refusal, with one warning per public function and reason.
 
 from __future__ import annotations
 
+import inspect
 import sys
 import warnings
 from threading import Lock
@@ -105,11 +106,12 @@ def _called_function() -> str:
 
 def _inner_frames() -> list[FrameType]:
     """Return the frames of libraries and torch, from the caller of this function outwards."""
-    frames, frame = [], sys._getframe(1)
-    while frame.f_back is not None and _package(frame) in _INNER:
+    frames: list[FrameType] = []
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_back is not None and _package(frame) in _INNER:
         frames.append(frame)
         frame = frame.f_back
-    return frames
+    return frames[1:]
 
 
 def _package(frame: FrameType) -> str:

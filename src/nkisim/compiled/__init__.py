@@ -43,7 +43,7 @@ FUNCTIONS = frozenset(
 """Compiled activation functions; for the others NumPy is as fast."""
 
 _ELEMENTS: ContextVar[int] = ContextVar("elements", default=0)
-"""Elements of the arguments of the current run."""
+"""Number of elements of all arguments of the current run."""
 
 
 @contextmanager

@@ -62,9 +62,7 @@ def two_sides(finding: Finding) -> str:
     if finding.rule.id[0] not in "RC":
         return ""
     sites = [site for note in finding.notes if (site := _SITE.match(note)) is not None]
-    sides = [
-        (_first_named(site[0]), site[0], _line(site["file"], int(site["line"]))) for site in sites
-    ]
+    sides = [(_side(site[0]), site[0], _line(site["file"], int(site["line"]))) for site in sites]
     if len(sides) == 1:
         here = str(finding.place)
         sides.insert(0, (finding.data.get("who", "here"), here, finding.place.text))
@@ -77,7 +75,7 @@ def two_sides(finding: Finding) -> str:
     return f'<table class="sides"><tr>{heads}</tr><tr>{cells}</tr></table>'
 
 
-def _first_named(text: str) -> str:
+def _side(text: str) -> str:
     """Return the first core, rank or engine named in a text."""
     found = _WHO.search(text)
     return found[1] if found else "here"

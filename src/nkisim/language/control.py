@@ -58,9 +58,7 @@ def unrolled(function: str, start: Any, stop: Any, step: Any) -> range:
 @checked_call("nl.affine_range", RETIRED)
 def affine_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop without dependencies between them; unrolled."""
-    return tracked_iterations(
-        "affine", unrolled("affine_range", start, stop, step), "nl.affine_range"
-    )
+    return tracked("affine", unrolled("affine_range", start, stop, step), "nl.affine_range")
 
 
 @checked_call("nl.sequential_range", RETIRED)
@@ -75,7 +73,7 @@ def static_range(start: Any, stop: Any = None, step: Any = 1) -> range:
     return unrolled("static_range", start, stop, step)
 
 
-def tracked_iterations(kind: LoopKind, values: range, name: str) -> Any:
+def tracked(kind: LoopKind, values: range, name: str) -> Any:
     """Return the iterations of a loop of the function ``name``, tracked if there is a tracker."""
     core = CORE.get()
     if core is None or core.tracker is None:

@@ -16,7 +16,7 @@ import numpy as np
 from nkisim.diagnostics import NkiCallError, declare, flag
 from nkisim.isa.registers.scalar import NkiScalar
 from nkisim.isa.registers.virtual import REGISTER_CONDITION, LoopIndex, Progress, VirtualRegister
-from nkisim.language.control import RETIRED, tracked_iterations, unrolled
+from nkisim.language.control import RETIRED, tracked, unrolled
 from nkisim.machine import CORE, Core, LoopKind, current_core
 from nkisim.memory.rules import SCALAR_WIDTH
 from nkisim.removed import refuse_argument
@@ -68,9 +68,7 @@ def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
         )
     _check_loop(name, step)
     first, last = (b.read() if isinstance(b, VirtualRegister) else b for b in (start, stop))
-    values = tracked_iterations(
-        _kind(start, stop), unrolled("dynamic_range", first, last, step), name
-    )
+    values = tracked(_kind(start, stop), unrolled("dynamic_range", first, last, step), name)
     index: Callable[[int], Any] | None = at(in_force(), None, _REGISTER_INDEX)
     core = CORE.get()
     if core is not None:
@@ -98,7 +96,7 @@ def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
     registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
     scalar = None if registers else at(in_force(), None, _SCALAR_INDEX)
     for value in core.turns(
-        tracked_iterations(_kind(lower, upper), range(*bounds, step), name),
+        tracked(_kind(lower, upper), range(*bounds, step), name),
         fixed=_kind(lower, upper) == "dynamic",
     ):
         index = scalar(value) if scalar else VirtualRegister(value, frozen=True)
@@ -128,7 +126,7 @@ def while_loop(init: Any, body_fun: Any) -> None:
         refuse_argument(name, "init", init, "a register", "use nisa.register_alloc(value)")
     values = _ENDLESS if core.values else range(abs(init.read()))
     progress, condition = Progress(), init
-    for _ in core.turns(tracked_iterations(_kind(init), values, name)):
+    for _ in core.turns(tracked(_kind(init), values, name)):
         if core.values and not progress.goes_on(condition.read()):
             break
         condition = _call(core, body_fun, condition.copy())

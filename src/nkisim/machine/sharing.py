@@ -59,8 +59,7 @@ OTHER_BARRIER = declare(
     "C036",
     "other-barrier",
     "A core reads what the other core wrote, and the barriers between name other tensors.",
-    "core_barrier orders accesses of the tensor that it names; an effect on other tensors is not "
-    "documented",
+    "core_barrier orders accesses of the tensor it names; no page states that it orders others",
     severity="note",
 )
 

@@ -2,8 +2,8 @@
 
 Layout   x as batch x N in separate parts; W as N x N in separate parts, from ``dft_constants``,
          including sign and scale. The result has float32 parts, batch x N.
-Limits   batch and N at least 1, N up to ``LARGEST_N`` by accuracy; float32 or bfloat16, x and W of
-         one dtype (bfloat16 with ``wide=True`` in the plan). The cost does not depend on the
+Limits   batch and N at least 1, N up to ``LARGEST_N``, for accuracy; float32 or bfloat16, x and W
+         of one dtype (bfloat16 with ``wide=True`` in the plan). The cost does not depend on the
          factors of N.
 Cost     as ``complex_gemm`` with M = batch, K = N = N; half of it if x is real. W is read once and
          resident: 12 N**2 bytes on chip in float32, which fits up to N = 1024 on every generation

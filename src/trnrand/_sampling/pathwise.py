@@ -38,9 +38,7 @@ _FALL = 37.0
 # -- parameters and noise --------------------------------------------------------------------------
 
 
-def differentiable(
-    value: Parameter, request: Request, dtype: torch.dtype = torch.float64
-) -> Tensor:
+def attached(value: Parameter, request: Request, dtype: torch.dtype = torch.float64) -> Tensor:
     """Return a parameter with its gradient, on the device of the request."""
     if isinstance(value, Tensor):
         return value.to(request.device, dtype)
@@ -49,7 +47,7 @@ def differentiable(
 
 def expanded(value: Parameter, request: Request) -> Tensor:
     """Return a parameter with its gradient in float64, expanded to one value per sample."""
-    return differentiable(value, request).expand(request.shape)
+    return attached(value, request).expand(request.shape)
 
 
 def noise_of(request: Request) -> dict[str, Any]:
@@ -101,9 +99,7 @@ def located(sampler: Sampler) -> Callable[..., Tensor]:
         return sampler(source, count, 0.0, 1.0)
 
     def rule(request: Request, loc: Parameter, scale: Parameter) -> Tensor:
-        return wide(request, standard) * differentiable(scale, request) + differentiable(
-            loc, request
-        )
+        return wide(request, standard) * attached(scale, request) + attached(loc, request)
 
     return rule
 
@@ -219,12 +215,10 @@ def truncated_slopes(z: Tensor, low: Tensor, high: Tensor) -> tuple[Tensor, Tens
     bottom, top = torch.where(mirrored, -high, low), torch.where(mirrored, -low, high)
     # The probability below -37 is 0 in float64.
     bottom, at = bottom.clamp(min=-37.0), (sign * z).clamp(min=-37.0)
-    far = _density_ratio(bottom, top) * _mills(top)
+    far = _ratio(bottom, top) * _mills(top)
     whole = _mills(bottom) - far
-    by_bottom = (_mills(at) - _density_ratio(at, top) * _mills(top)) / whole
-    by_top = (
-        _density_ratio(at, top) * (_mills(bottom) - _density_ratio(bottom, at) * _mills(at)) / whole
-    )
+    by_bottom = (_mills(at) - _ratio(at, top) * _mills(top)) / whole
+    by_top = _ratio(at, top) * (_mills(bottom) - _ratio(bottom, at) * _mills(at)) / whole
     return torch.where(mirrored, by_top, by_bottom), torch.where(mirrored, by_bottom, by_top)
 
 
@@ -233,6 +227,6 @@ def _mills(x: Tensor) -> Tensor:
     return erfcx(x * math.sqrt(0.5)) * math.sqrt(math.pi / 2)
 
 
-def _density_ratio(x: Tensor, y: Tensor) -> Tensor:
-    """Return the normal density at y divided by that at x."""
+def _ratio(x: Tensor, y: Tensor) -> Tensor:
+    """Return the normal density at y over the density at x."""
     return torch.exp(-0.5 * (y - x) * (y + x))

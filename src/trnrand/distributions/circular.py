@@ -15,7 +15,7 @@ from torch import Tensor
 from trnrand._calls.arguments import Device, Parameter, Size, real
 from trnrand._calls.calls import distribution
 from trnrand._calls.requests import Request, prepared
-from trnrand._sampling.pathwise import differentiable, expanded, von_mises_slope, wide, with_slopes
+from trnrand._sampling.pathwise import attached, expanded, von_mises_slope, wide, with_slopes
 from trnrand._sampling.samplers import Offsets, accepted, at, each, float64, hypotenuse
 from trnrand._stream.words import Domain, Source, paired, unit53
 from trnrand.generator import Generator
@@ -30,7 +30,7 @@ def _von_mises(source: Source, count: int, loc: Parameter, kappa: Parameter) -> 
 def _von_mises_rule(request: Request, loc: Parameter, kappa: Parameter) -> Tensor:
     angle = wide(request, _centred, request.parameters["kappa"])
     moved = with_slopes(von_mises_slope, angle, expanded(kappa, request))
-    return _wrapped(moved + differentiable(loc, request))
+    return _wrapped(moved + attached(loc, request))
 
 
 def _centred(source: Source, count: int, kappa: Parameter) -> Tensor:

@@ -31,7 +31,7 @@ from trnrand._calls.requests import Request, prepared
 from trnrand._calls.transforms import holds, shown
 from trnrand._kernels.definitions import Kind
 from trnrand._paths.dispatch import fill_stream, stream
-from trnrand._sampling.pathwise import differentiable, located, noise_of
+from trnrand._sampling.pathwise import attached, located, noise_of
 from trnrand._sampling.samplers import each, units
 from trnrand._stream.words import WIDE, Domain, Source
 from trnrand.errors import ParameterError
@@ -84,7 +84,7 @@ def _uniform(request: Request) -> Tensor:
 
 def _uniform_rule(request: Request, low: Parameter, high: Parameter) -> Tensor:
     working = request.working
-    bottom, top = (differentiable(b, request, request.dtype) for b in (low, high))
+    bottom, top = (attached(b, request, request.dtype) for b in (low, high))
     span = top.to(working) - bottom.to(working)
     u = uniform(request.shape, dtype=request.dtype, **noise_of(request))
     values = u.to(working) * span + bottom.to(working)
@@ -98,7 +98,7 @@ def _normal(request: Request) -> Tensor:
 
 def _normal_rule(request: Request, mean: Parameter, std: Parameter) -> Tensor:
     z = normal(request.shape, dtype=request.working, **noise_of(request))
-    return z * differentiable(std, request, z.dtype) + differentiable(mean, request, z.dtype)
+    return z * attached(std, request, z.dtype) + attached(mean, request, z.dtype)
 
 
 def _lognormal(request: Request) -> Tensor:
@@ -122,7 +122,7 @@ def _exponential(request: Request) -> Tensor:
 
 def _exponential_rule(request: Request, rate: Parameter) -> Tensor:
     standard = exponential(request.shape, dtype=request.working, **noise_of(request))
-    values = standard / differentiable(rate, request, request.working)
+    values = standard / attached(rate, request, request.working)
     return values.clamp(min=_smallest(request.dtype))
 
 

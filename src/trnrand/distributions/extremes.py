@@ -8,7 +8,7 @@ from torch import Tensor
 from trnrand._calls.arguments import Device, Parameter, Size, loc_and_scale, positive
 from trnrand._calls.calls import distribution
 from trnrand._calls.requests import Request, prepared
-from trnrand._sampling.pathwise import differentiable, located, wide
+from trnrand._sampling.pathwise import attached, located, wide
 from trnrand._sampling.samplers import each, open_units
 from trnrand._stream.words import Domain, Source
 from trnrand.generator import Generator
@@ -33,8 +33,8 @@ def _weibull_rule(request: Request, shape: Parameter, scale: Parameter) -> Tenso
     def noise(source: Source, count: int) -> Tensor:
         return _log_exponentials(source, Domain.WEIBULL, count)
 
-    powers = wide(request, noise) / differentiable(shape, request)
-    return torch.exp(powers) * differentiable(scale, request)
+    powers = wide(request, noise) / attached(shape, request)
+    return torch.exp(powers) * attached(scale, request)
 
 
 @distribution(each(_gumbel), pathwise=located(_gumbel))

@@ -10,7 +10,7 @@ from trnrand._calls.calls import Shape, distribution
 from trnrand._calls.requests import Request, prepared, prepared_vectors
 from trnrand._sampling.gammas import gammas, log_gammas, student_normals
 from trnrand._sampling.pathwise import (
-    differentiable,
+    attached,
     expanded,
     gamma_slope,
     log_gamma_slope,
@@ -91,9 +91,7 @@ def _shares(source: Source, count: int, _: Parameter, concentration: Tensor) -> 
 
 def _gamma_rule(request: Request, shape: Parameter, scale: Parameter) -> Tensor:
     samples = wide(request, gammas, request.parameters["shape"])
-    return with_slopes(gamma_slope, samples, expanded(shape, request)) * differentiable(
-        scale, request
-    )
+    return with_slopes(gamma_slope, samples, expanded(shape, request)) * attached(scale, request)
 
 
 def _chi_squared_rule(request: Request, df: Parameter) -> Tensor:

@@ -12,7 +12,7 @@ from trnrand._calls.arguments import Device, Parameter, Size, real
 from trnrand._calls.calls import distribution
 from trnrand._calls.requests import Request, prepared
 from trnrand._calls.transforms import holds, shown
-from trnrand._sampling.pathwise import differentiable, expanded, truncated_slopes, wide, with_slopes
+from trnrand._sampling.pathwise import attached, expanded, truncated_slopes, wide, with_slopes
 from trnrand._sampling.samplers import Offsets, by_group, each, float64, hypotenuse
 from trnrand._stream.words import Domain, Source, paired, unit53
 from trnrand.errors import ParameterError
@@ -20,7 +20,8 @@ from trnrand.generator import Generator
 
 __all__ = ["truncated_normal"]
 
-# From this bound on, the distance to the bound is computed on the scale of the tail.
+# If the lower bound is above this, a sample is the bound plus a distance, computed from tail
+# probabilities (_from_bound).
 _FAR = 5.0
 _ROOT_HALF, _ROOT_TWO_OVER_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
@@ -42,7 +43,7 @@ def _rule(
     *_, bottom, top = request.parameters.values()
     z = wide(request, _standard, bottom, top)
     z = with_slopes(truncated_slopes, z, *(expanded(b, request) for b in (low, high)))
-    return z * differentiable(std, request) + differentiable(mean, request)
+    return z * attached(std, request) + attached(mean, request)
 
 
 def _standard(source: Source, count: int, low: Parameter, high: Parameter) -> Tensor:

@@ -10,7 +10,7 @@ from trnrand._calls.calls import Shape, broadcast_shape, distribution
 from trnrand._calls.requests import Request, prepared_vectors
 from trnrand._calls.transforms import beneath, holds
 from trnrand._paths.dispatch import fill_stream
-from trnrand._sampling.pathwise import differentiable
+from trnrand._sampling.pathwise import attached
 from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator
 
@@ -32,9 +32,9 @@ def _normals(request: Request) -> Tensor:
 
 def _normals_rule(request: Request, mean: Parameter, covariance: Parameter) -> Tensor:
     z = beneath(request.function, request.generator, lambda *_: _standard(request), ())
-    both = differentiable(covariance, request)
+    both = attached(covariance, request)
     factor = torch.linalg.cholesky((both + both.mT) / 2).to(z.dtype)
-    return _rotated(z, factor) + differentiable(mean, request, z.dtype)
+    return _rotated(z, factor) + attached(mean, request, z.dtype)
 
 
 def _standard(request: Request) -> Tensor:

@@ -18,8 +18,8 @@ from trnrand.qmc._directions import WORD
 def nested_loop(levels: int) -> Any:
     """Return ``write(points, corner, tree, cut, out)`` for trees with ``levels`` levels.
 
-    Row r of ``out`` becomes point ``points[r] ^ corner``, scrambled by the trees of its columns and
-    truncated by ``cut`` bits, as a fraction.
+    Row r of ``out`` becomes point ``points[r] ^ corner`` as fractions: each column is scrambled by
+    its tree and loses its last ``cut`` bits.
     """
     down, low_bits = np.uint32(WORD - levels), np.uint32((1 << (WORD - levels)) - 1)
     up, word = np.uint32(levels), np.uint32(WORD)

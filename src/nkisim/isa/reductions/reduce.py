@@ -62,8 +62,7 @@ REDUCTION_LAST_AXIS = declare(
 REDUCTION_RESULT = declare(
     "S045",
     "reduction-result",
-    "The destination of a reduction does not have the shape of the dimensions that are not "
-    "reduced.",
+    "The destination of a reduction does not have the shape of the unreduced dimensions.",
     "one result per element that is not reduced",
     meaningless=True,
 )

@@ -15,7 +15,7 @@ from each_case import each_case
 from fresh_process import nkisim_command, pytest_command
 from nkisim.cli import commands
 from nkisim.filecheck import all_rules
-from nkisim.filecheck.rules import OWN_RULES
+from nkisim.filecheck.settings import OWN_RULES
 
 from .checker_cases import COMPREHENSION, GOOD, UNWRITTEN, write
 

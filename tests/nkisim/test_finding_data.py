@@ -21,7 +21,7 @@ READERS = {
     "nkisim/diagnostics/ledger.py": "reads findings from JSON, and shortens paths in fixes",
     "nkisim/diagnostics/report.py": "writes the representation of a report",
     "nkisim/checks/langcheck/api.py": "makes findings of faults of calls",
-    "nkisim/checks/langcheck/found.py": "makes findings of what the source shows",
+    "nkisim/checks/langcheck/unit.py": "makes findings of what the source shows",
     "nkisim/collectives/varying.py": "makes findings of faults of sizes",
     "nkisim/judging/entry.py": "quotes findings of the child process in a verdict",
     "nkisim/serve/editor.py": "shows findings in an editor",

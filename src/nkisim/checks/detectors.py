@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
-from nkisim.checks.counts import CountedLoops
 from nkisim.checks.history import History
 from nkisim.checks.inputs import InputCoverage
 from nkisim.checks.lostwork import LostWork, Overwritten
 from nkisim.checks.narrowsums import LongSums, PartialSums
+from nkisim.checks.outputs import CountedLoops
 from nkisim.checks.racecheck import Races
 from nkisim.checks.size import Size
 from nkisim.checks.tails import StaleTails

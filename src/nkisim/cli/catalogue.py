@@ -41,7 +41,7 @@ def _text_by_name(name: str) -> str:
     if name in by_name:
         return _page(by_name[name])
     from nkisim.diagnostics.rules import REPORTED_AS, UNDECIDABLE
-    from nkisim.filecheck.rules import OWN_RULES  # rules about the check itself have no pages
+    from nkisim.filecheck.settings import OWN_RULES  # rules about the check itself have no pages
     from nkisim.intents import nearest
 
     if (id := name.upper()) in UNDECIDABLE:

@@ -2,8 +2,8 @@
 
 from nkisim.filecheck.arguments import Shapes, parse_shapes
 from nkisim.filecheck.files import check_files
-from nkisim.filecheck.rules import BROKEN_FILE
 from nkisim.filecheck.settings import (
+    BROKEN_FILE,
     CheckSettings,
     Selection,
     all_rules,

@@ -28,8 +28,7 @@ from nkisim.filecheck.modules import (
     raising_line,
     time_limit,
 )
-from nkisim.filecheck.rules import BROKEN_FILE, WRONG_RESULT
-from nkisim.filecheck.settings import CheckSettings
+from nkisim.filecheck.settings import BROKEN_FILE, WRONG_RESULT, CheckSettings
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 from nkisim.runs.host import argument_names, definition_place, digest

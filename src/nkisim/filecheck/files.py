@@ -21,8 +21,7 @@ from nkisim.filecheck.calls import (
     run_kernels,
 )
 from nkisim.filecheck.modules import imported, time_limit
-from nkisim.filecheck.rules import BROKEN_FILE, NOT_RUN, UNUSED_IGNORE
-from nkisim.filecheck.settings import CheckSettings
+from nkisim.filecheck.settings import BROKEN_FILE, NOT_RUN, UNUSED_IGNORE, CheckSettings
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import in_force
 

@@ -1,39 +1,11 @@
-"""Slices of doublefloat products: which pairs are multiplied, in which sums, with which error.
-
-Operands are scaled (see ``planes``): |a| < 1, and the 2-norms of a row of A and a column of B,
-``alpha`` and ``beta``, are at least 1/2. Errors are relative to ``alpha * beta``; u = 2**-24.
-
-*Slices.* Digit s is a multiple of 2**(1 - 7 s), at most 64 times that, with a remainder of at most
-half of it. So |d_s| <= 2**(7 - 7 s), ||d_s|| <= 2**(8 - 7 s) sqrt(K) alpha, and ||d_1|| <=
-(1 + 2**-6 sqrt(K)) alpha. The remainder after S digits is at most 1.125 * 2**(-7 S); the eighth is
-for the one rounded addition in cutting.
-
-*Pairs.* Those with i + j <= S + 2 are multiplied. Products of weight w = i + j are multiples of
-q = 2**(2 - 7 w) of at most 4,096 q, so K p of them have an exact float32 sum, in any order, while
-K p <= 4,096. The products of the last weight, S + 2, are so small that their sum may be rounded.
-
-*Sums.* The contraction is cut into chunks of at most 1,024. In a chunk, sums are added from the
-smallest weight to the largest. What was added before has a last bit of at most q while it is below
-2**24 q, so the sum is a multiple of it, and the addition of three operations is exact; where that
-is not so, at weights of 9 and more, its error is at most u times what was added before. The errors
-of additions down to weight 4 are added up in float32, those of weights 3 and 2 and of the sum of
-chunks without error into a second and a third number. Last, the three are rounded to two. A
-contraction beyond 4,096 is cut into blocks, each scaled and multiplied on its own, and the products
-are added in float64: norms of blocks satisfy sum(alpha beta) <= ||a|| ||b||.
-
-*Bound.* The sum of: the rounding of operands to planes; the pairs that are left out, and the
-remainders; the rounded sums of weight S + 2; inexact additions; the rounding of the errors' sums;
-that of the result. It holds for every entry, whatever the signs. It rests on what the chip is
-assumed to do: float32 additions round to nearest, products of bfloat16 are exact, and PSUM adds in
-float32.
-"""
+"""PLACEHOLDER"""
 
 from __future__ import annotations
 
 from functools import lru_cache
 from math import sqrt
 
-from trnsci.core.errors import FlagError
+from trnsci.core.errors import FlagError, KernelError
 from trnsci.core.tiles.hardware import TILE
 
 Groups = tuple[tuple[tuple[int, int], ...], ...]
@@ -157,4 +129,50 @@ def fewest_slices(target: float, depth: int) -> int:
     raise FlagError(
         f"target error: got {target:.3g}, accepted: at least {least:.3g} for a contraction of "
         f"{depth}"
+    )
+
+
+_U = 2.0**-24
+_DIGITS = 9.1  # largest sum of magnitudes of digits' products, relative to T
+
+
+def magnitude_bound(slices: int, depth: int, range_a: int, range_b: int) -> float:
+    """Return the largest error of an entry, relative to the same entry of |A| |B|.
+
+    Args:
+        slices: Slices of each operand, 3 to 16.
+        depth: Extent K of the contraction.
+        range_a: Nonzero entries of a row of A are at least 2**-range_a times the row's scale.
+        range_b: Nonzero entries of a column of B are at least 2**-range_b times its scale.
+    """
+    starts = block_starts(depth)
+    block = starts[1]
+    rows = min(block, chunk_rows(slices, block))
+    chunks = -(-block // chunk_rows(slices, block))
+    per_term = 2.0 ** (range_a + range_b)
+    remainder = 1.125 * 2.0 ** (-7 * slices)
+    dropped = per_term * (left_out(slices) + remainder**2)
+    dropped += 1.01 * remainder * (2.0**range_a + 2.0**range_b)
+    smallest = per_term * rows * (slices - 1) ** 2 * _U * 2.0 ** (14 - 7 * (slices + 2))
+    of_chunk = len(pair_groups(slices, block)) + 2
+    additions = chunks * of_chunk
+    # |A| |B| of the whole contraction is the sum of |A| |B| of its chunks.
+    errors = _U * (_DIGITS * of_chunk + 1.01 * chunks)
+    small = additions * _U * errors
+    sums = additions * _U * small + _U * (_U * 1.01 + small)
+    return OPERANDS + dropped + smallest + sums + 2.0**-53 * len(starts)
+
+
+def slices_for_ranges(target: float, depth: int, range_a: int, range_b: int) -> int:
+    """Return the fewest slices whose error relative to |A| |B| is at most ``target``.
+
+    Raises:
+        KernelError: The range of the entries is too wide for any number of slices.
+    """
+    for slices in range(FEWEST_SLICES, MOST_SLICES + 1):
+        if magnitude_bound(slices, depth, range_a, range_b) <= target:
+            return slices
+    raise KernelError(
+        f"an error of {target:.3g} |A| |B| needs more than {MOST_SLICES} slices: entries are down "
+        f"to 2**-{range_a} of the largest in a row of A, and to 2**-{range_b} in a column of B"
     )

@@ -19,15 +19,13 @@ from types import FunctionType, MethodType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
-from nkisim.checks.langcheck.api import API_RULES, check_api
+from nkisim.checks.langcheck.api import API_RULES, check_api, check_deprecated
 from nkisim.checks.langcheck.calls import check_calls
-from nkisim.checks.langcheck.deprecated import check_deprecated
 from nkisim.checks.langcheck.endless import check_endless, endless_recursion
 from nkisim.checks.langcheck.expressions import check_expressions
 from nkisim.checks.langcheck.loops import check_loops
 from nkisim.checks.langcheck.names import check_names
-from nkisim.checks.langcheck.signature import check_signature
-from nkisim.checks.langcheck.statements import check_statements
+from nkisim.checks.langcheck.statements import check_signature, check_statements
 from nkisim.checks.langcheck.tensors import check_tensors
 from nkisim.checks.langcheck.unit import Unit, reached_from, unit_of
 from nkisim.checks.langcheck.values import check_early_values, check_values

@@ -6,8 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.unit import Unit
+from nkisim.checks.langcheck.unit import Found, Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import UNDECIDED, counterpart
 from nkisim.source import RANGES, Kinds

@@ -6,8 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
-from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.unit import Unit, unit_of
+from nkisim.checks.langcheck.unit import Found, Unit, unit_of
 from nkisim.diagnostics import Finding, Place, declare
 
 ENDLESS = declare(

@@ -5,8 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.unit import Unit, is_dynamic_loop
+from nkisim.checks.langcheck.unit import Found, Unit, is_dynamic_loop
 from nkisim.diagnostics import RULES, declare
 from nkisim.source import LOOPS, Kinds, is_none, nki_arguments
 from nkisim.versions import at, in_force, is_traced

@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.unit import Unit
+from nkisim.checks.langcheck.unit import Found, Unit
 from nkisim.diagnostics import declare
 from nkisim.source import Meaning
 

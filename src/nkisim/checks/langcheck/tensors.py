@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.unit import RUNTIME, Unit
+from nkisim.checks.langcheck.unit import RUNTIME, Found, Unit
 from nkisim.diagnostics import RULES, declare
 from nkisim.intents import CONDITION
 from nkisim.memory.rules import REGISTER_EXTENT

@@ -2,16 +2,18 @@
 
 Annotations, decorators and defaults are excluded: Python evaluates them at definition time, and the
 compiler does not. The bodies of nested definitions are excluded too; body functions of device loops
-are units of their own.
+are units of their own. A rule that a node of a unit violates is a ``Found``.
 """
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
-from typing import Any, TypeVar, overload
+from types import MappingProxyType
+from typing import Any, NamedTuple, TypeVar, overload
 
+from nkisim.diagnostics import Finding, Place, Rule, Severity
 from nkisim.source import (
     Definition,
     File,
@@ -262,3 +264,53 @@ def operand_name(value: ast.AST | None) -> str | None:
             return None
         value = value.value
     return value.id if isinstance(value, ast.Name) else None
+
+
+class Found(NamedTuple):
+    """A rule violated by a syntax node.
+
+    Attributes:
+        rule: The rule.
+        node: The syntax node.
+        message: Description of the fault in one sentence.
+        fix: Fix, in words.
+        seen: The value or the text that is wrong.
+        operand: The name at fault.
+        notes: Other places.
+        allowed: The legal values.
+        instruction: Name of the called instruction.
+        level: Severity, where it differs from the rule's.
+        data: Values that the texts are made from.
+    """
+
+    rule: Rule
+    node: ast.AST
+    message: str
+    fix: str
+    seen: str = ""
+    operand: str = ""
+    notes: tuple[str, ...] = ()
+    allowed: str = ""
+    instruction: str = ""
+    level: Severity | None = None
+    data: Mapping[str, Any] = MappingProxyType({})
+
+    def at_level(self, level: Severity | None) -> Found:
+        """Return the result with the severity of a version; None leaves it."""
+        return self if level is None else self._replace(level=level)
+
+    def finding(self, file: str) -> Finding:
+        """Return the finding in a file."""
+        return Finding(
+            self.rule,
+            self.message,
+            Place(file, getattr(self.node, "lineno", 0)),
+            instruction=self.instruction,
+            operand=self.operand,
+            seen=self.seen,
+            allowed=self.allowed,
+            fix=self.fix,
+            notes=self.notes,
+            level=self.level,
+            data=self.data,
+        )

@@ -9,8 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from nkisim.checks.langcheck.found import Found
-from nkisim.checks.langcheck.unit import Unit
+from nkisim.checks.langcheck.unit import Found, Unit
 from nkisim.diagnostics import declare
 from nkisim.source import Kinds, indices
 

@@ -11,7 +11,6 @@ from nkisim.upgrade.beta1 import (
     masks,
     names,
     operators,
-    outputs,
     patterns,
     zeros,
 )

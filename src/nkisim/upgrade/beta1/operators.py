@@ -8,9 +8,8 @@ from collections.abc import Iterator
 from nkisim.rewriting import Edit, before
 from nkisim.source import COMPARISONS, OPERATORS, base_name, number
 from nkisim.upgrade.beta1.indexing import target_text
-from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.rules import Match, copied, hoisted, rule, staged
 from nkisim.upgrade.source import NISA, NL, Source
-from nkisim.upgrade.staging import copied, hoisted, staged
 from nkisim.upgrade.tiles import (
     broadcast,
     buffer_of,

@@ -7,9 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from nkisim.rewriting import Edit, before
 from nkisim.upgrade.beta1.indexing import target_text
-from nkisim.upgrade.rules import Match
+from nkisim.upgrade.rules import Match, hoisted
 from nkisim.upgrade.source import NL, Source
-from nkisim.upgrade.staging import hoisted
 
 _ISA = "nki.isa"
 DST = "allocate the result and pass it as dst=: since Beta 2 the instruction returns nothing"

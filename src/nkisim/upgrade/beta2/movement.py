@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from nkisim.rewriting import Edit
 from nkisim.source import base_name, is_none
-from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.rules import Match, rule, staged
 from nkisim.upgrade.source import Source
-from nkisim.upgrade.staging import staged
 from nkisim.upgrade.tiles import buffer_of, dtype_of
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"

@@ -7,9 +7,8 @@ from collections.abc import Iterator
 
 from nkisim.rewriting import Edit, before
 from nkisim.source import literal_integer, number
-from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.rules import Match, copied, rule
 from nkisim.upgrade.source import NISA, NL, Source
-from nkisim.upgrade.staging import copied
 from nkisim.upgrade.tiles import dtype_of, is_tile
 
 _ISA, _LANGUAGE = "nki.isa", "nki.language"

@@ -10,9 +10,8 @@ from nkisim.rewriting import Edit
 from nkisim.source import literal_integer
 from nkisim.upgrade.later.nki04 import renamed_attributes
 from nkisim.upgrade.later.nki06 import RANGES, is_builtin
-from nkisim.upgrade.rules import Match, rule
+from nkisim.upgrade.rules import Match, rule, staged
 from nkisim.upgrade.source import NISA, Source
-from nkisim.upgrade.staging import staged
 from nkisim.upgrade.tiles import buffer_of, in_psum, is_tile, shape_of
 from nkisim.versions import parameter_names
 

@@ -20,7 +20,7 @@ if str(ROOT / "tools") not in sys.path:
 
 from markdown_text import join, table  # noqa: E402
 
-from trnsci.cli.charts import Result, chart, read_results, seconds_text  # noqa: E402
+from trnsci.cli.bench import Result, chart, read_results, seconds_text  # noqa: E402
 
 RESULTS = ROOT / "benchmarks" / "results"
 EVEN = 1.05  # variation between runs of one program

@@ -6,8 +6,7 @@ import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
-from trnblas._paths.arguments import Scalar, batch_of, number
-from trnblas._paths.flags import applied, is_left, transposition
+from trnblas._paths.arguments import Scalar, applied, batch_of, is_left, number, transposition
 from trnsci.core.arguments import agree, broadcast, delivered, matrix
 from trnsci.core.errors import ShapeError
 from trnsci.core.numbers.products import accumulated, scaled, vanished

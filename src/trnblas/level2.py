@@ -13,10 +13,13 @@ from trnblas._library import no_kernel
 from trnblas._paths import scipy_blas
 from trnblas._paths.arguments import (
     Scalar,
+    applied,
     contracted,
+    is_unit,
+    is_upper,
+    transposition,
     vector_arguments,
 )
-from trnblas._paths.flags import applied, is_unit, is_upper, transposition
 from trnblas._paths.levels import is_doublefloat, level_of, vector_at
 from trnblas._paths.triangles import mirrored, triangular
 from trnblas.rank_one import ger, gerc, her, her2, syr, syr2

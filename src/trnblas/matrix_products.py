@@ -10,8 +10,16 @@ import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY, kernels_wanted
-from trnblas._paths.arguments import Product, Scalar, broadcast_batch, checked_product, widened
-from trnblas._paths.flags import TRANSPOSED, applied, is_upper
+from trnblas._paths.arguments import (
+    TRANSPOSED,
+    Product,
+    Scalar,
+    applied,
+    broadcast_batch,
+    checked_product,
+    is_upper,
+    widened,
+)
 from trnblas._paths.levels import level_of, multiply_at, targeted
 from trnblas._paths.products import matrix_product, written_product
 from trnblas._paths.triangles import one_triangle, triangle_product

@@ -325,7 +325,7 @@ DOUBLEFLOAT_MP2_ENERGY = Operation(
     LIBRARY,
     "doublefloat_mp2_energy",
     reference=_wide_mp2,
-    launch="trnblas._paths.doublefloat_launches:doublefloat_mp2_energy",
+    launch="trnblas._paths.level_launches:doublefloat_mp2_energy",
     dtypes=("float32", "float64"),
     flops=_t_flops,
     evidence=(

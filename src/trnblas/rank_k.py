@@ -17,13 +17,16 @@ from trnblas._paths import scipy_blas
 from trnblas._paths.arguments import (
     Product,
     Scalar,
+    Trans,
+    applied,
     broadcast_batch,
     checked_product,
+    is_upper,
     rank_k_arguments,
     real_factor,
     square_accumulator,
+    transposition,
 )
-from trnblas._paths.flags import Trans, applied, is_upper, transposition
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import mirrored
 from trnblas._precise.ladder import Level

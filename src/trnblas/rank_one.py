@@ -10,8 +10,14 @@ import torch
 from torch import Tensor
 
 from trnblas._library import kernels_wanted, no_kernel
-from trnblas._paths.arguments import Scalar, batch_of, number, real_factor, square_accumulator
-from trnblas._paths.flags import is_upper
+from trnblas._paths.arguments import (
+    Scalar,
+    batch_of,
+    is_upper,
+    number,
+    real_factor,
+    square_accumulator,
+)
 from trnblas._paths.levels import level_of, outer_at, unlowered
 from trnblas._paths.triangles import mirrored
 from trnblas._precise.ladder import Level

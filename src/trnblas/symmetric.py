@@ -7,8 +7,7 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths import scipy_blas
-from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments
-from trnblas._paths.flags import is_left, is_upper
+from trnblas._paths.arguments import Scalar, broadcast_batch, is_left, is_upper, sided_arguments
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import mirrored, one_triangle
 from trnblas.matrix_products import complex_product, multiplied

@@ -9,8 +9,13 @@ from torch import Tensor
 
 from trnblas._library import LIBRARY
 from trnblas._paths import scipy_blas
-from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments, triangle_arguments
-from trnblas._paths.flags import applied
+from trnblas._paths.arguments import (
+    Scalar,
+    applied,
+    broadcast_batch,
+    sided_arguments,
+    triangle_arguments,
+)
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import Triangle, triangular
 from trnblas.matrix_products import complex_product, multiplied

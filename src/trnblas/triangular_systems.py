@@ -9,11 +9,17 @@ import torch
 from torch import Tensor
 
 from trnblas._library import LIBRARY, kernels_wanted
-from trnblas._paths.arguments import Scalar, broadcast_batch, sided_arguments, triangle_arguments
-from trnblas._paths.flags import applied
+from trnblas._paths.arguments import (
+    Scalar,
+    TriangleFlags,
+    applied,
+    broadcast_batch,
+    sided_arguments,
+    triangle_arguments,
+)
 from trnblas._paths.level_products import aligned_batch, doublefloat_product
 from trnblas._paths.levels import level_of, unlowered
-from trnblas._paths.triangles import Triangle, TriangleFlags, triangular
+from trnblas._paths.triangles import Triangle, triangular
 from trnblas._precise.ladder import Level
 from trnblas.matrix_products import in_front, multiplied, one_batch
 from trnsci.core.arguments import agree, delivered, floating

@@ -14,6 +14,7 @@ from torch.compiler import is_compiling
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trntensor._library import LIBRARY
 from trntensor._paths.arguments import check_operands, read_arguments
+from trntensor._paths.dispatch import traced, traced_terms
 from trntensor._paths.precision import (
     Precision,
     checked_precision,
@@ -21,7 +22,6 @@ from trntensor._paths.precision import (
     select_precision_for_error,
     with_precision,
 )
-from trntensor._paths.traced import traced, traced_terms
 from trntensor._planning.program import USUAL, Options
 from trntensor._planning.subscripts import parse, pointed, sizes_of
 from trntensor.plans import cached_plan

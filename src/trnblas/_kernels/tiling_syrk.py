@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.tiles.hardware import (
@@ -59,23 +60,27 @@ def syrk_tiling(
     if dtype not in ITEMSIZE:
         raise FlagError(f"syrk_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
     wanted = resolve_generation(generation), generation_stated(generation)
-    return _chosen(size, depth, dtype, *wanted, layout, operands)
+    return _chosen(_Product(size, depth, dtype, *wanted, layout, operands))
+
+
+class _Product(NamedTuple):
+    """Shape, dtype and layout of the products of a triangle, and the generation that runs them.
+
+    ``stated`` is whether the caller named the generation.
+    """
+
+    size: int
+    depth: int
+    dtype: str
+    generation: Generation
+    stated: bool
+    layout: Layout
+    operands: int
 
 
 @lru_cache(maxsize=1024)
-def _chosen(
-    size: int,
-    depth: int,
-    dtype: str,
-    generation: Generation,
-    stated: bool,
-    layout: Layout,
-    operands: int,
-) -> Tiling:
-    return best(
-        _price(size, depth, dtype, generation, stated, layout, operands, rows, tiles, buffers)
-        for rows, tiles, buffers in _cuts(size, depth)
-    )
+def _chosen(product: _Product) -> Tiling:
+    return best(_price(product, *cut) for cut in _cuts(product.size, product.depth))
 
 
 def _cuts(size: int, depth: int) -> Iterator[tuple[int, int, int]]:
@@ -87,19 +92,9 @@ def _cuts(size: int, depth: int) -> Iterator[tuple[int, int, int]]:
                 yield from ((rows, tiles, 2), (rows, tiles, 1))
 
 
-def _price(
-    size: int,
-    depth: int,
-    dtype: str,
-    generation: Generation,
-    stated: bool,
-    layout: Layout,
-    operands: int,
-    rows: int,
-    tiles: int,
-    buffers: int,
-) -> Tiling:
+def _price(product: _Product, rows: int, tiles: int, buffers: int) -> Tiling:
     """Return a tiling with its memory and cost."""
+    size, depth, dtype, generation, stated, layout, operands = product
     core, item = CORES[generation], ITEMSIZE[dtype]
     mt, kt, step = row_tiles(size), row_tiles(depth), rows * TILE
     whole = tiles >= kt

@@ -1,4 +1,12 @@
-"""Validation of BLAS arguments, beyond the checks of the core: shapes, factors and options."""
+"""Validation of shapes, factors and options of BLAS arguments, beyond the checks of the core.
+
+``checked_product`` returns a ``Product``; other checks return the factors alpha and beta, with
+beta = 0 if there is no accumulator. A nonzero beta without an accumulator is an error: most likely
+the accumulator was forgotten.
+
+Words and BLAS letters of an option are accepted in upper or lower case. Anything else raises
+``FlagError``: a misspelt option must not silently select the opposite.
+"""
 
 from __future__ import annotations
 
@@ -8,13 +16,15 @@ from typing import Literal, NamedTuple, TypeAlias, TypeVar
 import torch
 from torch import Tensor
 
-from trnblas._paths.triangles import TriangleFlags
 from trnsci.core.arguments import agree, broadcast, expandable, matrix, square, tensor
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.numbers import products as accumulation
 from trnsci.core.numbers.values import inert
 
 Trans = Literal["N", "T", "C"]
+
+TriangleFlags: TypeAlias = tuple[bool, bool, Trans, bool]
+"""The fields of ``Triangle``, without its names: small calls are fast."""
 
 TRANSPOSED: dict[str, Trans] = {"N": "T", "T": "N"}
 """The flag of the transpose of op(A), for real matrices."""

@@ -29,7 +29,6 @@ from trnblas._kernels.float16x3 import float16x3_gemm as float16x3_kernel
 from trnblas._kernels.trsm import batched_trsm as batched_trsm_kernel
 from trnblas._kernels.trsm import trsm as trsm_kernel
 from trnblas._paths.triangles import one_triangle, triangular
-from trnblas._precise.magnitudes import slices_for_ranges
 from trnblas._precise.planes import (
     joined,
     plane,
@@ -44,6 +43,7 @@ from trnblas._precise.slicing import (
     chunk_rows,
     fewest_slices,
     pair_groups,
+    slices_for_ranges,
 )
 from trnsci.core.arguments import broadcast
 from trnsci.core.backend.launch import Launcher

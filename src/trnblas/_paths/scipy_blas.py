@@ -18,8 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas._paths.arguments import Scalar
-from trnblas._paths.flags import Trans
+from trnblas._paths.arguments import Scalar, Trans
 from trnsci.core.numbers.conversions import array_of
 from trnsci.core.numbers.values import inert
 

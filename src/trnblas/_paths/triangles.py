@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from trnblas._paths.flags import TRANSPOSED, Trans
+from trnblas._paths.arguments import TRANSPOSED, Trans
 from trnsci.core.numbers.products import matmul
 
 # Below this order, one product and a mask cost less than four products and their assembly.
 _LEAF = 512
-
-
-TriangleFlags: TypeAlias = tuple[bool, bool, Trans, bool]
-"""The fields of ``Triangle``, without its names: small calls are fast."""
 
 
 class Triangle(NamedTuple):

@@ -1,4 +1,46 @@
-"""PLACEHOLDER"""
+"""Slices of doublefloat products: which pairs are multiplied, in which sums, with which error.
+
+Operands are scaled (see ``planes``): |a| < 1, and the 2-norms of a row of A and a column of B,
+``alpha`` and ``beta``, are at least 1/2. Errors are relative to ``alpha * beta``; u = 2**-24.
+
+*Slices.* Digit s is a multiple of 2**(1 - 7 s), at most 64 times that, with a remainder of at most
+half of it. So |d_s| <= 2**(7 - 7 s), ||d_s|| <= 2**(8 - 7 s) sqrt(K) alpha, and ||d_1|| <=
+(1 + 2**-6 sqrt(K)) alpha. The remainder after S digits is at most 1.125 * 2**(-7 S); the eighth is
+for the one rounded addition in cutting.
+
+*Pairs.* Those with i + j <= S + 2 are multiplied. Products of weight w = i + j are multiples of
+q = 2**(2 - 7 w) of at most 4,096 q, so K p of them have an exact float32 sum, in any order, while
+K p <= 4,096. The products of the last weight, S + 2, are so small that their sum may be rounded.
+
+*Sums.* The contraction is cut into chunks of at most 1,024. In a chunk, sums are added from the
+smallest weight to the largest. What was added before has a last bit of at most q while it is below
+2**24 q, so the sum is a multiple of it, and the addition of three operations is exact; where that
+is not so, at weights of 9 and more, its error is at most u times what was added before. The errors
+of additions down to weight 4 are added up in float32, those of weights 3 and 2 and of the sum of
+chunks without error into a second and a third number. Last, the three are rounded to two. A
+contraction beyond 4,096 is cut into blocks, each scaled and multiplied on its own, and the products
+are added in float64: norms of blocks satisfy sum(alpha beta) <= ||a|| ||b||.
+
+*Bound.* The sum of: the rounding of operands to planes; the pairs that are left out, and the
+remainders; the rounded sums of weight S + 2; inexact additions; the rounding of the errors' sums;
+that of the result. It holds for every entry, whatever the signs. It rests on what the chip is
+assumed to do: float32 additions round to nearest, products of bfloat16 are exact, and PSUM adds in
+float32.
+
+Errors relative to |A| |B|
+--------------------------
+
+T is an entry of |A| |B| for scaled operands (see ``planes``), and 2**-r a lower bound on those
+entries of a row of A, or of a column of B, that are not 0; u = 2**-24. An entry of 0 has no error.
+
+*Slices.* What pairs and remainders leave out is at most a constant for each term, and a term is at
+least 2**-(r_a + r_b): more slices make up for a wide range.
+
+*Sums.* Digits of x add up to at most 3.01 |x| in magnitude, so a sum of products is at most 9.1 T.
+With ``exact``, the kernel adds the sums of a chunk without error; the errors, each at most u times
+such a sum, are added without error too, and only what these additions leave is added in float32.
+Last, three numbers are rounded to two.
+"""
 
 from __future__ import annotations
 
@@ -132,7 +174,6 @@ def fewest_slices(target: float, depth: int) -> int:
     )
 
 
-_U = 2.0**-24
 _DIGITS = 9.1  # largest sum of magnitudes of digits' products, relative to T
 
 

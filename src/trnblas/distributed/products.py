@@ -10,8 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import level3
-from trnblas._paths.arguments import Scalar, checked_product
-from trnblas._paths.flags import applied
+from trnblas._paths.arguments import Scalar, applied, checked_product
 from trnblas._paths.levels import level_name
 from trnblas.distributed.operands import (
     checked_mesh,

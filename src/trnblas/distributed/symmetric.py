@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from trnblas._paths.arguments import Scalar
-from trnblas._paths.flags import is_upper, transposition
+from trnblas._paths.arguments import Scalar, is_upper, transposition
 from trnblas.distributed.operands import check_operand
 from trnblas.distributed.panels import flipped
 from trnblas.distributed.products import Accumulation, accumulation

@@ -19,8 +19,7 @@ import torch
 from torch import Tensor
 
 from trnblas import level3
-from trnblas._paths.arguments import Scalar, sided_arguments, triangle_arguments
-from trnblas._paths.flags import applied
+from trnblas._paths.arguments import Scalar, applied, sided_arguments, triangle_arguments
 from trnblas._paths.levels import level_name
 from trnblas.distributed.operands import (
     checked_mesh,

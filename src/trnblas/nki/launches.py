@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from trnblas._paths.doublefloat_launches import doublefloat_mp2_energy
-from trnblas._paths.level_launches import doublefloat_gemm
+from trnblas._paths.level_launches import doublefloat_gemm, doublefloat_mp2_energy
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.pair_energies import orbitals_at_once

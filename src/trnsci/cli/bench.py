@@ -1,6 +1,8 @@
 """``trnsci bench``: run the benchmarks of the checkout, record and plot their results.
 
-A chart has the latest run of every problem against its best baseline.
+A chart has the latest run of every problem against its best baseline. A ratio is of two medians of
+the same run, since machines differ and throttle. Charts are plain SVG, so that a page needs no
+script and can use its own colour scheme.
 """
 
 from __future__ import annotations
@@ -242,7 +244,7 @@ def _benchmarks() -> Path:
 
 def draw(results: Path, folder: Path) -> Path | None:
     """Draw the latest run of each problem relative to its best baseline; None without baselines."""
-    from trnsci.cli.charts import chart, read_results
+    from trnsci.cli.bench import chart, read_results
 
     try:
         found = read_results(results)

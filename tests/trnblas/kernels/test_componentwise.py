@@ -14,7 +14,7 @@ from oracles.exact_products import errors_by_magnitudes
 from trnblas._kernels.doublefloat import doublefloat_gemm
 from trnblas._library import LIBRARY
 from trnblas._paths import level_launches
-from trnblas._precise import magnitudes, slicing
+from trnblas._precise import slicing
 from trnblas._precise.planes import row_range
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
@@ -43,8 +43,8 @@ def test_no_entry_of_10_000_is_above_the_bound(phi, target):
     a, b = ill_scaled(rng, 40, 24, phi), ill_scaled(rng, 24, 42, phi)
     a[np.abs(a) < 2.0**-24 * np.abs(a).max()] = 0.0
     b[np.abs(b) < 2.0**-24 * np.abs(b).max()] = 0.0
-    slices = magnitudes.slices_for_ranges(target, 24, *ranges(a, b))
-    bound = magnitudes.magnitude_bound(slices, 24, *ranges(a, b))
+    slices = slicing.slices_for_ranges(target, 24, *ranges(a, b))
+    bound = slicing.magnitude_bound(slices, 24, *ranges(a, b))
     assert bound <= target
     ratios = errors_by_magnitudes(product(a, b, target), a, b) / bound
     assert (ratios <= 1).all(), f"{(ratios > 1).sum()} above the bound, up to {ratios.max():.3g}"
@@ -82,12 +82,12 @@ def test_the_range_of_rows():
 
 
 def test_more_slices_for_a_wider_range_until_it_is_refused():
-    wanted = [magnitudes.slices_for_ranges(PROMISE, 1024, r, r) for r in range(0, 34)]
+    wanted = [slicing.slices_for_ranges(PROMISE, 1024, r, r) for r in range(0, 34)]
     assert wanted == sorted(wanted)
     assert wanted[0] <= 8
     assert wanted[-1] == slicing.MOST_SLICES
     with pytest.raises(KernelError, match=r"entries are down to 2\*\*-40 of the largest"):
-        magnitudes.slices_for_ranges(PROMISE, 1024, 40, 40)
+        slicing.slices_for_ranges(PROMISE, 1024, 40, 40)
 
 
 @pytest.mark.filterwarnings("ignore::trnsci.core.errors.NkiFallbackWarning")

@@ -14,7 +14,7 @@ from each_case import each_case
 from oracles.exact_pairs import EXACT, exact_sum, fractions
 from trnblas._kernels import doublefloat_vectors as kernels
 from trnblas._library import LIBRARY
-from trnblas._paths import doublefloat_launches
+from trnblas._paths import level_launches
 from trnsci.core.counters import counts
 from trnsci.core.errors import DTypeError, FlagError
 
@@ -328,7 +328,7 @@ def test_factors_that_are_tensors_or_zero_and_out():
 
 
 def test_long_vectors_are_several_launches(monkeypatch):
-    monkeypatch.setattr(doublefloat_launches, "MOST_ELEMENTS", 300)
+    monkeypatch.setattr(level_launches, "MOST_ELEMENTS", 300)
     x = drawn(np.random.default_rng(0), 1000, torch.float64, 1)
     got, launches = simulated(trnblas.dot, x, x)
     assert launches == {"doublefloat_dot": 4}

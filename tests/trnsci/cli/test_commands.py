@@ -9,8 +9,7 @@ from click.testing import CliRunner
 
 from fresh_process import printed_by
 from trnsci.cli import main
-from trnsci.cli.bench import draw
-from trnsci.cli.charts import read_results
+from trnsci.cli.bench import draw, read_results
 
 QUICK = ("validate", "--quick", "--lib", "trnblas", "--kernel", "symm")
 

@@ -11,6 +11,8 @@ Limits   float32 and bfloat16, all operands of one dtype; edges are sliced. Grou
 Cost     of groups: the products of the batch, and at most 8 transfers for each group of matrices
 """
 
+# NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
+
 from __future__ import annotations
 
 from typing import NamedTuple
@@ -30,8 +32,6 @@ from trnsci.core.tiles.gemm_tiles import (
 )
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import Blocks, column_start, column_tiles
-
-# NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
 
 
 class Product(NamedTuple):
@@ -204,9 +204,6 @@ def result_block(
                 if k1 == depth:
                     out, c = slice_of(p.out, s, p.between[0]), slice_of(p.c, s, False)
                     store_tiles(out, c, m, n0, starts, sums, p.alpha, p.beta)
-
-
-# NKI is an untyped namespace to the type checker, so kernels are typed at their arguments only.
 
 
 def multiply_groups(

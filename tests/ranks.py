@@ -22,6 +22,7 @@ import warnings
 import weakref
 from datetime import timedelta
 from functools import cache
+from itertools import product
 from multiprocessing.forkserver import ensure_running
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -55,6 +56,14 @@ def rank_numbers(values):
     """Return numbers of ranks, or meshes, as parameters of a test; all but two are slow tests."""
     fast = (3, (3,), (2, 2))
     return [x if x in fast else pytest.param(x, marks=pytest.mark.slow) for x in values]
+
+
+def placements_of(mesh, ndim):
+    """Return all placements of a tensor in which no dimension is split twice."""
+    from torch.distributed.tensor import Replicate, Shard
+
+    found = product((Replicate(), *map(Shard, range(ndim))), repeat=len(mesh))
+    return [p for p in found if len(mesh) == 1 or p[0] != p[1] or p[0] == Replicate()]
 
 
 def pool(size):

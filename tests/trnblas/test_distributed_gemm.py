@@ -1,16 +1,16 @@
 """gemm over ranks: values, gradients and bytes of every mesh and placement, against one rank."""
 
 import random
-from itertools import product
+from math import prod
 
 import pytest
 import torch
 import torch.distributed as dist
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.tensor import Replicate, Shard
+from torch.distributed.tensor import Shard
 
 import trnblas
-from ranks import Watched, part_of, pool, rank_numbers, refusal, sharded
+from ranks import Watched, part_of, placements_of, pool, rank_numbers, refusal, sharded
 from trnblas import distributed
 from trnsci.core.counters import counts
 
@@ -18,16 +18,6 @@ MESHES = [(1,), (2,), (3,), (4,), (6,), (1, 1), (2, 1), (1, 3), (2, 2), (2, 3), 
 SIZES = [(5, 7, 3), (1, 4, 6), (0, 3, 2), (6, 0, 5), (13, 9, 12), (2, 2, 2), (8, 8, 8)]
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 CASES = 10
-
-
-def _ranks(mesh):
-    return mesh[0] * (mesh[1] if len(mesh) > 1 else 1)
-
-
-def _placements(mesh):
-    """Return all placements of a matrix in which no dimension is split twice."""
-    found = product((Replicate(), Shard(0), Shard(1)), repeat=len(mesh))
-    return [p for p in found if len(mesh) == 1 or p[0] != p[1] or p[0] == Replicate()]
 
 
 def _matrix(shape, dtype, seed):
@@ -42,8 +32,8 @@ def _cases(mesh, seeds):
         flags = [draw.choice(["N", "T", "C"]) for _ in "AB"]
         m, k, n = draw.choice(SIZES)
         shapes = [(m, k) if flags[0] == "N" else (k, m), (k, n) if flags[1] == "N" else (n, k)]
-        places = [draw.choice(_placements(mesh)) for _ in "AB"]
-        out = draw.choice([None, *_placements(mesh)])
+        places = [draw.choice(placements_of(mesh, 2)) for _ in "AB"]
+        out = draw.choice([None, *placements_of(mesh, 2)])
         alpha = draw.choice([1.0, -0.5, 0.5 + 1j if dtype.is_complex else 2.0])
         yield seed, dtype, flags, shapes, places, out, alpha, draw.choice([False, True])
 
@@ -130,7 +120,7 @@ def _compared(shape, seeds):
 
 @pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
 def test_every_mesh_gives_the_values_gradients_and_bytes_of_the_plan(mesh):
-    for found in pool(_ranks(mesh)).run(_compared, mesh, range(CASES)):
+    for found in pool(prod(mesh)).run(_compared, mesh, range(CASES)):
         assert found == []
 
 
@@ -138,7 +128,7 @@ def test_every_mesh_gives_the_values_gradients_and_bytes_of_the_plan(mesh):
 @pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
 def test_more_calls_on_every_mesh(mesh):
     for first in (10, 30, 50, 70):
-        for found in pool(_ranks(mesh)).run(_compared, mesh, range(first, first + 20)):
+        for found in pool(prod(mesh)).run(_compared, mesh, range(first, first + 20)):
             assert found == []
 
 
@@ -178,7 +168,7 @@ def _against_dtensor(shape, sizes):
 @pytest.mark.parametrize("mesh", rank_numbers([(4,), (2, 2), (2, 3)]), ids=str)
 def test_bytes_and_memory_are_at_most_those_of_dtensor(mesh):
     sizes = (60, 4800, 60)
-    for ours, theirs in pool(_ranks(mesh)).run(_against_dtensor, mesh, sizes):
+    for ours, theirs in pool(prod(mesh)).run(_against_dtensor, mesh, sizes):
         assert 0 < ours[0] <= theirs[0]
         assert 0 < ours[1] < theirs[1]
 

@@ -1,7 +1,7 @@
 """syrk, trsm and MP2 energies over ranks: values, gradients and bytes, against one rank."""
 
 import random
-from itertools import product
+from math import prod
 
 import pytest
 import torch
@@ -10,22 +10,13 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import trnblas
-from ranks import Watched, part_of, pool, rank_numbers, refusal, sharded
+from ranks import Watched, part_of, placements_of, pool, rank_numbers, refusal, sharded
 from trnblas import distributed, mp2
 
 MESHES = [(1,), (2,), (3,), (4,), (6,), (2, 2), (3, 2)]
 DTYPES = [torch.float32, torch.float64, torch.complex64, torch.complex128]
 CASES = 6
 FAST_CASES = 4
-
-
-def _ranks(mesh):
-    return mesh[0] * (mesh[1] if len(mesh) > 1 else 1)
-
-
-def _placements(mesh):
-    found = product((Replicate(), Shard(0), Shard(1)), repeat=len(mesh))
-    return [p for p in found if len(mesh) == 1 or p[0] != p[1] or p[0] == Replicate()]
 
 
 def _matrix(shape, dtype, seed):
@@ -87,8 +78,8 @@ def _syrk(shape, seeds):
         draw = random.Random(f"syrk {shape} {seed}")
         dtype, trans = draw.choice(DTYPES), draw.choice([False, True])
         n, k = draw.choice([(5, 3), (1, 4), (0, 2), (6, 0), (8, 8), (13, 7)])
-        uplo, placements = draw.choice(["upper", "lower"]), draw.choice(_placements(shape))
-        out = draw.choice([None, *_placements(shape)])
+        uplo, placements = draw.choice(["upper", "lower"]), draw.choice(placements_of(shape, 2))
+        out = draw.choice([None, *placements_of(shape, 2)])
         whole = _matrix((k, n) if trans else (n, k), dtype, seed)
         A = sharded(whole, mesh, placements).requires_grad_()
         options = {"trans": trans, "uplo": uplo, "placements": out}
@@ -134,8 +125,11 @@ def _trsm(shape, seeds):
         n, columns = draw.choice([(5, 3), (1, 4), (0, 2), (6, 0), (8, 40), (13, 1)])
         side, uplo = draw.choice(["left", "right"]), draw.choice(["upper", "lower"])
         diag = draw.choice(["unit", "nonunit"])
-        split_a, split_b = draw.choice(_placements(shape)), draw.choice(_placements(shape))
-        out = draw.choice([None, *_placements(shape)])
+        split_a, split_b = (
+            draw.choice(placements_of(shape, 2)),
+            draw.choice(placements_of(shape, 2)),
+        )
+        out = draw.choice([None, *placements_of(shape, 2)])
         # A diagonal of 1 to 2 and other elements of at most 1 / (2 n): the inverse is below 2.
         whole = torch.clamp(_matrix((n, n), dtype, seed).abs(), 0, 1).to(dtype) / (2 * max(n, 1))
         whole = whole + torch.diag(torch.linspace(1, 2, n).to(dtype))
@@ -200,7 +194,7 @@ def _pairs(shape, seeds):
 @pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
 @pytest.mark.parametrize("function", [_syrk, _trsm, _pairs])
 def test_values_gradients_bytes_and_memory(function, mesh, count):
-    for found in pool(_ranks(mesh)).run(function, mesh, range(count)):
+    for found in pool(prod(mesh)).run(function, mesh, range(count)):
         assert found == []
 
 

@@ -1,7 +1,6 @@
 """Draws over ranks: the bits of one rank, for every distribution, mesh and placement."""
 
 import random
-from itertools import product
 from math import prod
 
 import pytest
@@ -11,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_tensor
 
 import trnrand
-from ranks import Watched, pool, rank_numbers, refusal
+from ranks import Watched, placements_of, pool, rank_numbers, refusal
 from trnrand import Generator, distributed
 from trnrand._sharded import boxes as runs
 from trnsci.core.counters import counts
@@ -67,12 +66,6 @@ def test_every_distribution_is_tested():
     assert sorted({name for name, *_ in DRAWS}) == distributed.__all__
 
 
-def _placements(mesh, ndim):
-    """Return all placements of a tensor in which no dimension is split twice."""
-    found = product((Replicate(), *map(Shard, range(ndim))), repeat=len(mesh))
-    return [p for p in found if len(mesh) == 1 or p[0] != p[1] or p[0] == Replicate()]
-
-
 def _differences(shape):
     """Return the draws that differ from those of one rank, in bits or in received bytes."""
     mesh, wrong = init_device_mesh("cpu", shape), []
@@ -82,7 +75,7 @@ def _differences(shape):
         size = draw.choice(SHAPES)
         sizes = () if more is None else (size,)
         ndim = 1 if more is None else len(size) + more
-        placements = draw.choice(_placements(shape, ndim))
+        placements = draw.choice(placements_of(shape, ndim))
         engine, start = draw.choice(["philox", "threefry"]), draw.choice([0, 1001, 2**40])
         one, many = Generator(5, engine=engine), Generator(5, engine=engine)
         one.seek(start)
@@ -131,7 +124,7 @@ def _with_tensors():
         ("multinomial", (rate.long(), weights), {}),
         ("randint", (rate.long(), 100), {}),
     ]
-    for placements in _placements((2, 2), 3):
+    for placements in placements_of((2, 2), 3):
         for name, leading, options in calls:
             whole = getattr(trnrand, name)(*leading, size, generator=Generator(2), **options)
             given = {"generator": Generator(2), "device_mesh": mesh, "placements": placements}

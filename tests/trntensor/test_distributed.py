@@ -1,7 +1,6 @@
 """Contractions over ranks: values, gradients, bytes and memory, against one rank and the plan."""
 
 import random
-from itertools import product
 from math import prod
 
 import pytest
@@ -12,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import trntensor
-from ranks import Watched, pool, rank_numbers, refusal
+from ranks import Watched, placements_of, pool, rank_numbers, refusal
 from trnsci.core.counters import counts
 from trnsci.core.errors import FlagError, ShapeError
 from trntensor import distributed
@@ -40,12 +39,6 @@ PROBLEMS = [
 ]
 
 
-def _placements(mesh, ndim):
-    """Return all placements of a tensor in which no dimension is split twice."""
-    found = product((Replicate(), *map(Shard, range(ndim))), repeat=len(mesh))
-    return [p for p in found if len(mesh) == 1 or p[0] != p[1] or p[0] == Replicate()]
-
-
 def _tensor(shape, dtype, seed):
     return torch.randn(shape, dtype=dtype, generator=torch.Generator().manual_seed(seed))
 
@@ -68,9 +61,9 @@ def _cases(mesh, seeds):
     draw = random.Random(str(mesh))
     for seed in CASES:
         subscripts, shapes = draw.choice(PROBLEMS)
-        places = [draw.choice(_placements(mesh, len(shape))) for shape in shapes]
+        places = [draw.choice(placements_of(mesh, len(shape))) for shape in shapes]
         ndim = _ndim_of_result(subscripts, shapes)
-        out = draw.choice([None, *_placements(mesh, ndim)])
+        out = draw.choice([None, *placements_of(mesh, ndim)])
         dtype = draw.choice(DTYPES)
         if seed in seeds:
             yield seed, subscripts, shapes, dtype, places, out

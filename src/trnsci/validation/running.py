@@ -1,4 +1,4 @@
-"""Validation of one case on the simulator: result, launch, and findings on each generation."""
+"""Validation of one case: result, launch, findings on each generation, and what reaches its kernel."""
 
 from __future__ import annotations
 
@@ -9,17 +9,21 @@ from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Literal
-
 import torch
-
 import nkisim
 from trnsci.core.backend.launch import SIMULATE
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case, relative_error
 from trnsci.core.nki import provider
-from trnsci.validation.reach import reach
 from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
+import warnings
+from collections.abc import Callable
+from typing import Any
+from trnsci.core.backend.precision import LEVELS, precision
+from trnsci.core.evidence import Case
+from trnsci.core.examples import DTYPES, with_dtype
+
 
 GENERATIONS = ("gen2", "gen3", "gen4")
 _ADVISED = "gen3"
@@ -208,3 +212,60 @@ def _kernels_only(library: str, path: str) -> Iterator[None]:
     chosen = import_module(library)
     with chosen.backend(path), chosen.LIBRARY.requiring("1"):
         yield
+
+
+def reach(library: str, case: Case) -> dict[str, list[str]]:
+    """Return the dtypes of operands that reach the kernel, by level of precision.
+
+    The call of the case is made with operands of each dtype. No kernel runs: torch computes in its
+    place. The result is empty for a case that launches its kernel itself.
+    """
+    if not case.public:
+        return {}
+    inputs = case.inputs()
+    return {
+        level: [dtype for dtype in DTYPES if _reached(library, case, inputs, dtype, level)]
+        for level in LEVELS
+    }
+
+
+def _reached(library: str, case: Case, inputs: tuple[Any, ...], dtype: str, level: str) -> bool:
+    reached = False
+
+    def simulate(kernel: Any) -> Callable[..., Any]:
+        nonlocal reached
+        reached = reached or kernel.__name__ == case.kernel
+        raise KernelError("not run: torch computes in its place")
+
+    chosen = import_module(library)
+    with (
+        warnings.catch_warnings(),
+        chosen.backend("simulator"),
+        chosen.LIBRARY.requiring(""),
+        SIMULATE.scope(simulate),
+        precision(level),
+        torch.no_grad(),
+    ):
+        warnings.simplefilter("ignore")
+        try:
+            case.call(*with_dtype(inputs, getattr(torch, dtype)))
+        except Exception:  # operands that the function does not accept
+            return reached
+    return reached
+
+
+def reach_text(reached: dict[str, list[str]]) -> str:
+    """Return the dtypes, and the levels where they are not the same at all levels.
+
+    Such as ``"bfloat16 float32, not at doublefloat"``.
+    """
+    groups: dict[str, list[str]] = {}
+    for level in filter(reached.__contains__, LEVELS):  # JSON sorts them by name
+        groups.setdefault(" ".join(reached[level]), []).append(level)
+    nowhere = groups.pop("", [])
+    if not groups:
+        return "-"
+    if len(groups) == 1:
+        (dtypes,) = groups
+        return f"{dtypes}, not at {', '.join(nowhere)}" if nowhere else dtypes
+    return "; ".join(f"{dtypes} at {', '.join(levels)}" for dtypes, levels in groups.items())

@@ -11,7 +11,7 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim import NkiValidationError
 
-from .harness_views import follow, numbered
+from .harness_views import follow, numbered, shape_after
 
 METHODS = ["permute", "broadcast", "expand_dim", "squeeze_dim", "reshape_dim"]
 METHODS += ["flatten_dims", "slice", "select"]
@@ -40,18 +40,6 @@ def write_view(source, values, steps, buffer):
     out = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=out, src=tensor)
     return out
-
-
-def shape_after(shape, steps, buffer=nl.sbuf, nki="0.6"):
-    """The shape of a view, without reading it."""
-    seen = []
-
-    def kernel(x):
-        seen.append(follow(nl.ndarray(shape, dtype=nl.float32, buffer=buffer), steps).shape)
-        return x
-
-    nkisim.simulate(kernel, nki=nki)(np.ones((2, 2), np.float32))
-    return seen[0]
 
 
 # NumPy's views

@@ -15,7 +15,7 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim import NkiValidationError
 
-from .harness_views import follow, numbered
+from .harness_views import follow, numbered, shape_after
 
 DOCUMENTED = {
     version: json.loads((files("nkisim.versions") / f"{version}.json").read_text())["nki.language"][
@@ -35,19 +35,8 @@ def read_view(source, steps, buffer):
     return out
 
 
-def shape_after(shape, steps, buffer=nl.sbuf, nki="0.6"):
-    """The shape of a view, without reading it."""
-    seen = []
-
-    def kernel(x):
-        seen.append(follow(nl.ndarray(shape, dtype=nl.float32, buffer=buffer), steps).shape)
-        return x
-
-    nkisim.simulate(kernel, nki=nki)(np.ones((2, 2), np.float32))
-    return seen[0]
-
-
 def rule_of(shape, steps, buffer=nl.sbuf, nki="0.6"):
+    """The rule that a chain of methods breaks."""
     with pytest.raises(NkiValidationError) as caught:
         shape_after(shape, steps, buffer, nki)
     return caught.value.finding.rule.id

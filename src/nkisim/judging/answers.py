@@ -38,7 +38,7 @@ from nkisim.judging.reading import LIBRARIES
 from nkisim.judging.stream import Stream
 from nkisim.memory import NkiTensor
 from nkisim.options import SimOptions
-from nkisim.profiling import ProfileError, profile
+from nkisim.profiling import Profile, ProfileError, profile
 from nkisim.rewriting import SourceText, drafts
 from nkisim.runs import Run
 from nkisim.runs.host import tensors_of
@@ -183,18 +183,31 @@ def _writer(output: int, index: list[int]) -> tuple[str, int] | None:
 
 
 def _profile(args: Any, kwargs: Any, target: str, nki: str, advice: bool) -> dict[str, Any]:
-    """Predict the time of a call."""
-    kernel = _LOADED[0].kernel
-    try:
-        found = profile(kernel, target, nki=nki, advice=advice)(*args, **kwargs)
-    except ProfileError:
-        needs_values = profile(kernel, target, nki=nki, advice=advice, values=True)
-        found = needs_values(*args, **kwargs)
-    data = {name: getattr(found, name) for name in _TIMES}
-    pieces = [piece._asdict() for piece in found.advice if piece.code or piece is found.advice[0]]
+    """Predict the time of a call, and compare its instructions with those of the first run."""
+    loaded = _LOADED[0]
+
+    def predicted(advice: bool, *watchers: Stream) -> Profile:
+        options: dict[str, Any] = {"nki": nki, "advice": advice, "watchers": watchers}
+        try:
+            return profile(loaded.kernel, target, **options)(*args, **kwargs)
+        except ProfileError:
+            for watcher in watchers:
+                watcher.clear()
+            return profile(loaded.kernel, target, values=True, **options)(*args, **kwargs)
+
+    stream = Stream()
+    found = predicted(False, stream)
+    first = loaded.streams[repr((found.arguments, target))]
+    tried = predicted(True).advice if advice else []
+    pieces = [piece._asdict() for piece in tried if piece.code or piece is tried[0]]
     for piece in pieces:
         del piece["values"]
-    return data | {"advice": pieces, "broken": _LOADED[0].seal.broken()}
+    return {
+        "times": {name: getattr(found, name) for name in _TIMES},
+        "advice": pieces,
+        "differs": first.difference(stream),
+        "broken": loaded.seal.broken(),
+    }
 
 
 _TIMES = (

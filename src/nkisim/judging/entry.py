@@ -266,14 +266,7 @@ class _Trial:
             self._fault("stopped", _quoted(raised["text"]), verdict.file, int(raised["line"]))
         elif stopped and not verdict.faults:
             self._fault("stopped", _quoted(stopped))
-        if reply["differs"] is not None:
-            what, file, line = reply["differs"]
-            self._fault(
-                "trace-time",
-                f"depends on values at trace time, or on earlier calls: {what}",
-                file,
-                int(line),
-            )
+        self._differs(reply)
         if reply["changed"]:
             self._fault("input", "changes an argument that it does not return")
         if verdict.faults:
@@ -332,16 +325,15 @@ class _Trial:
         message = {"do": "profile", "args": given.args, "kwargs": given.kwargs}
         message |= {"target": verdict.target, "nki": verdict.nki}
         reply = child.ask(message | {"advice": self.settings.advice})
-        if self._is_patched(reply):
+        if self._is_patched(reply) or self._differs(reply):
             return
-        advice = reply.pop("advice")
-        reply.pop("broken")
-        work = reply["latency_us"] - reply["fixed_us"]
-        reply["of_shape_us"] = min(reply["bound_us"], work)
-        reply["of_kernel_us"] = max(work - reply["bound_us"], 0.0)
-        reply["least_bytes"] = self._least_bytes(given)
-        verdict.fast = reply
-        gains = [a for a in advice if (a["gain_us"] or 0) > _LEAST_GAIN * reply["latency_us"]]
+        fast = verdict.fast = dict(reply["times"])
+        work = fast["latency_us"] - fast["fixed_us"]
+        fast["of_shape_us"] = min(fast["bound_us"], work)
+        fast["of_kernel_us"] = max(work - fast["bound_us"], 0.0)
+        fast["least_bytes"] = self._least_bytes(given)
+        least = _LEAST_GAIN * fast["latency_us"]
+        gains = [piece for piece in reply["advice"] if (piece["gain_us"] or 0) > least]
         if gains:
             best = max(gains, key=lambda piece: float(piece["gain_us"]))
             text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
@@ -371,6 +363,14 @@ class _Trial:
         if reply.get("broken"):
             self._fault("patched", f"{_quoted(reply['broken'])} is not what it was")
         return bool(reply.get("broken"))
+
+    def _differs(self, reply: Mapping[str, Any]) -> bool:
+        """Return whether a run has other instructions than the first of its kind, with a fault."""
+        if reply["differs"] is not None:
+            what, file, line = reply["differs"]
+            text = f"depends on values at trace time, or on earlier calls: {what}"
+            self._fault("trace-time", text, file, int(line))
+        return reply["differs"] is not None
 
     def _note(self, finding: Mapping[str, Any]) -> None:
         """Add a finding, and the fault that it is if it is an error."""

@@ -38,6 +38,10 @@ class Stream:
     """
 
     def __init__(self) -> None:
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget all instructions."""
         self.parts: dict[_Path, list[Entry]] = {}
         self.writers: list[tuple[Any, Any, str, int]] = []
         self._lives: dict[Any, int] = {}

@@ -221,6 +221,20 @@ def cheat(a, b):
     return stored(tile, a.dtype)
 """,
     ),
+    "another program for the prediction": (
+        "trace-time",
+        """
+SHAPES = []
+
+@nki.jit
+def cheat(a, b):
+    SHAPES.append(b.shape)
+    tile = product(a, b, a.dtype)
+    if b.shape != SHAPES[0] or SHAPES.count(b.shape) == len(SHAPES):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0)
+    return stored(tile, a.dtype)
+""",
+    ),
     "the input changed": (
         "input",
         """

@@ -66,6 +66,8 @@ NUMPY: dict[str, Callable[[np.random.Generator, int], object]] = {
     "hypergeometric": lambda draw, count: draw.hypergeometric(300, 500, 200, size=count),
     "hypergeometric large": lambda draw, count: draw.hypergeometric(10**5, 10**5, 10**4, count),
     "multinomial": lambda draw, count: draw.multinomial(1000, WEIGHTS.numpy(), count // WIDTH),
+    "dirichlet": lambda draw, count: draw.dirichlet(WEIGHTS.numpy(), count // WIDTH),
+    "dirichlet large": lambda draw, count: draw.dirichlet(10 * WEIGHTS.numpy(), count // WIDTH),
 }
 WIDTH = 10
 WEIGHTS = torch.arange(1.0, WIDTH + 1, dtype=torch.float64)
@@ -119,6 +121,8 @@ def drawn(law: str, count: int, generator: trnrand.Generator) -> object:
     draw = partial(getattr(trnrand, law.partition(" ")[0]), **PARAMETERS.get(law, {}))
     if law == "multinomial":
         return draw(1000, WEIGHTS, count // WIDTH, generator=generator)
+    if law.startswith("dirichlet"):
+        return draw(WEIGHTS * (10 if "large" in law else 1), count // WIDTH, generator=generator)
     if law == "randint":
         return draw(size=(count,), generator=generator)
     return draw(count, generator=generator)

@@ -129,10 +129,10 @@ def eigh(
 ) -> Eigenpairs | ApproximateEigenpairs:
     """Return eigenvalues, ascending, and eigenvectors of symmetric (Hermitian) matrices.
 
-    Without ``tol`` the result is exact to rounding: by LAPACK, cuSOLVER or the kernels. With it, k
-    of at least 10 k pairs of a matrix of order above 320 are computed by subspace iteration with a
-    Chebyshev filter, unless ``tol`` is near rounding. Their residual is measured; if it is above
-    ``tol``, the exact method follows, which is the only differentiable one.
+    The result is exact to rounding: by LAPACK, cuSOLVER or the kernels. With ``tol`` the residual
+    is measured. ``method="chebyshev"`` computes k pairs by subspace iteration with a Chebyshev
+    filter, which is faster for large matrices whose requested values are far from the others. If
+    their residual is above ``tol``, the exact method follows, which is the only differentiable one.
 
     Args:
         A: Symmetric matrices, of which the lower triangle is read; one matrix if ``tol`` is given.
@@ -142,7 +142,7 @@ def eigh(
             ``"magnitude"``.
         subset: First and last index, both included, of the requested ascending values.
         max_sweeps: Limit of Jacobi sweeps on kernels; None for a sufficient number.
-        method: ``"auto"``, or ``"exact"`` or ``"chebyshev"`` for one of the two; only with ``tol``.
+        method: ``"auto"`` or ``"exact"`` for the exact method; ``"chebyshev"`` only with ``tol``.
         on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if even the exact result has a residual
             above ``tol``, such as 1e-10 in float32, the default of older releases.
 

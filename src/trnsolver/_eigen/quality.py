@@ -145,10 +145,10 @@ class _Pairs:
 
     def __init__(self, a: Tensor, w: Tensor, v: Tensor, size: float) -> None:
         wide = torch.complex128 if a.is_complex() else torch.float64
-        lower = a.to(wide).tril()
+        lower = a.tril()
         if a.is_complex():  # the diagonal is real
             lower = torch.complex(lower.real, lower.imag.tril(-1))
-        self._a = lower + lower.tril(-1).mH
+        self._a = (lower + lower.tril(-1).mH).to(wide)
         self._w, self._v, self._size = w.to(torch.float64), v.to(wide), size
 
     def measure(self, doubled: bool = False) -> _Measure:

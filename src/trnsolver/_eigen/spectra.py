@@ -17,8 +17,6 @@ from trnsolver._factors.forms import symmetric_part
 
 _FILTER_DEGREE = 12
 _MOST_ROUNDS = 60
-# Below this order LAPACK is faster than any other method.
-_SMALL = 320
 
 
 class Wanted(NamedTuple):
@@ -46,14 +44,12 @@ def approximate_pairs(
 
     Args:
         wanted: The pairs.
-        method: ``"auto"``, ``"exact"`` or ``"chebyshev"``.
+        method: ``"chebyshev"``; any other is the exact one.
         exact: Returns the pairs to rounding, values ascending.
         size: Frobenius norm of A, with both triangles as given.
     """
     a, tol, k, which, _ = wanted
     n = a.shape[-1]
-    if method == "auto":
-        method = _chosen(a, n, tol, k, which)
     stages: list[str] = []
 
     def judge(found: Pairs, method: str, steps: int) -> EighInfo:
@@ -76,16 +72,6 @@ def approximate_pairs(
     w, v = exact(wanted)
     stages.append(f"exact in {_name(a)}")
     return w, v, judge((w, v), "exact", 1)
-
-
-def _chosen(a: Tensor, n: int, tol: float, k: int | None, which: str) -> str:
-    """Return the cheapest method by order, number of pairs and tolerance."""
-    eps = torch.finfo(a.dtype).eps
-    if n <= _SMALL or tol < 10 * eps:
-        return "exact"
-    if k is not None and 10 * k <= n and tol >= 1e3 * eps:
-        return "chebyshev"
-    return "exact"
 
 
 def _of_these(w: Tensor, v: Tensor, k: int | None, which: str) -> Pairs:

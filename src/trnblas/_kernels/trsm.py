@@ -50,7 +50,7 @@ from trnsci.core.tiles.triangular_inverse import (
     reciprocal_diagonal,
 )
 
-LOCK_STEP = 8
+LOCK_STEP = 4
 """Diagonal blocks that are inverted together."""
 MAX_ORDER = PANEL_BYTES // (4 * 2 * TILE) * TILE
 """Largest order: each block has 128 panel columns and 128 columns of inverses."""

@@ -35,6 +35,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 SECONDS = 120
 """Time for one function; a collective fails after half of it."""
 _POOLS = {}
+_FAST = (3, (3,), (2, 2))
 # DTensor imports torch._dynamo with its first operation, which takes 2 s. Every rank is a fork, so
 # that what is imported here is imported once for all ranks of all pools.
 _PRELOADED = [
@@ -54,8 +55,13 @@ _PRELOADED = [
 
 def rank_numbers(values):
     """Return numbers of ranks, or meshes, as parameters of a test; all but two are slow tests."""
-    fast = (3, (3,), (2, 2))
-    return [x if x in fast else pytest.param(x, marks=pytest.mark.slow) for x in values]
+    return [x if x in _FAST else pytest.param(x, marks=pytest.mark.slow) for x in values]
+
+
+def with_cases(meshes, some, every):
+    """Return the same meshes with some cases, and, as slow tests, all meshes with all cases."""
+    slow = [pytest.param(mesh, every, marks=pytest.mark.slow) for mesh in meshes]
+    return [*((mesh, some) for mesh in meshes if mesh in _FAST), *slow]
 
 
 def placements_of(mesh, ndim):

@@ -10,7 +10,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Replicate, Shard
 
 import trnblas
-from ranks import Watched, part_of, placements_of, pool, rank_numbers, refusal, sharded
+from ranks import Watched, part_of, placements_of, pool, refusal, sharded, with_cases
 from trnblas import distributed, mp2
 
 MESHES = [(1,), (2,), (3,), (4,), (6,), (2, 2), (3, 2)]
@@ -190,8 +190,7 @@ def _pairs(shape, seeds):
     return wrong
 
 
-@pytest.mark.parametrize("count", [FAST_CASES, pytest.param(CASES, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
+@pytest.mark.parametrize(("mesh", "count"), with_cases(MESHES, FAST_CASES, CASES), ids=str)
 @pytest.mark.parametrize("function", [_syrk, _trsm, _pairs])
 def test_values_gradients_bytes_and_memory(function, mesh, count):
     for found in pool(prod(mesh)).run(function, mesh, range(count)):

@@ -13,7 +13,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import trnfft
-from ranks import Watched, pool, rank_numbers, refusal
+from ranks import Watched, pool, refusal, with_cases
 from trnfft import distributed
 from trnsci.core.counters import counts
 from trnsci.core.distributed.layout import even_offsets
@@ -162,9 +162,8 @@ def _single(kind, x, norm, options, shape):
     return found, math.prod(max(x.shape[dim], found.shape[dim]) for dim in dims)
 
 
-@pytest.mark.parametrize("count", [FAST_CASES, pytest.param(CASES, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("cases", ["_nd_cases", "_vector_cases"])
-@pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
+@pytest.mark.parametrize(("mesh", "count"), with_cases(MESHES, FAST_CASES, CASES), ids=str)
 def test_every_mesh_gives_the_values_gradients_and_bytes_of_the_plan(mesh, cases, count):
     for found in pool(math.prod(mesh)).run(_compared, mesh, cases, count):
         assert found == []

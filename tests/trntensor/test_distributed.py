@@ -11,7 +11,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard, distribute_tensor
 
 import trntensor
-from ranks import Watched, placements_of, pool, rank_numbers, refusal
+from ranks import Watched, placements_of, pool, refusal, with_cases
 from trnsci.core.counters import counts
 from trnsci.core.errors import FlagError, ShapeError
 from trntensor import distributed
@@ -133,10 +133,7 @@ def _compared(shape, seeds):
     return wrong
 
 
-@pytest.mark.parametrize(
-    "seeds", [FAST_CASES, pytest.param(CASES, marks=pytest.mark.slow)], ids=["some", "all"]
-)
-@pytest.mark.parametrize("mesh", rank_numbers(MESHES), ids=str)
+@pytest.mark.parametrize(("mesh", "seeds"), with_cases(MESHES, FAST_CASES, CASES), ids=str)
 def test_every_mesh_gives_the_values_gradients_and_bytes_of_the_plan(mesh, seeds):
     for found in pool(prod(mesh)).run(_compared, mesh, seeds):
         assert found == []

@@ -138,24 +138,24 @@ def activate2(
         data: Tile of the inputs.
         imm0: Second input of ``op0``: a number, or one value per partition.
         imm1: Second input of ``op1``: a number, or one value per partition.
-        op0: Operator of the first step, of ``data`` and ``imm0``; ``nl.bypass`` skips the
-            step.
-        op1: Operator of the second step, of the first result and ``imm1``; ``nl.bypass``
-            skips the step.
+        op0: Operator of the first step, of ``data`` and ``imm0``; ``nl.bypass`` skips
+            the step.
+        op1: Operator of the second step, of the first result and ``imm1``;
+            ``nl.bypass`` skips the step.
         relu_param: Slope of ``nl.prelu`` for negative values, a number or one value per
             partition; other functions ignore it.
         reverse0: Whether the first step is ``imm0 <op0> data``.
         reverse1: Whether the second step has ``imm1`` on the left of ``op1``.
-        reduce_op: Operator that combines the results of a partition in the registers; None
-            if nothing is reduced.
-        reduce_res: Tile (P, 1) that receives the accumulator registers after the call; None
-            leaves them unread.
+        reduce_op: Operator that combines the results of a partition in the registers;
+            None if nothing is reduced.
+        reduce_res: Tile (P, 1) that receives the accumulator registers after the call;
+            None leaves them unread.
         reduce_cmd: Command to the engine's accumulator registers, one per partition:
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
             ``load_reduce`` combines the results with a given value.
-        engine: Engine that runs the call; with ``unknown`` it is the first of those that
-            can.
+        engine: Engine that runs the call; with ``unknown`` it is the first of those
+            that can.
         name: Label of the call; it has no effect.
     """
 
@@ -185,14 +185,14 @@ def activation(
         scale: Factor of ``data``: a number, or one float32 value per partition.
         reduce_op: Operator that combines the results of a partition in the registers,
             ``nl.add``; None if nothing is reduced.
-        reduce_res: Tile (P, 1) that receives the accumulator registers after the call; None
-            leaves them unread.
+        reduce_res: Tile (P, 1) that receives the accumulator registers after the call;
+            None leaves them unread.
         reduce_cmd: Command to the engine's accumulator registers, one per partition:
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
             ``load_reduce`` combines the results with a given value.
-        engine: Engine that runs the call; with ``unknown`` it is the first of those that
-            can.
+        engine: Engine that runs the call; with ``unknown`` it is the first of those
+            that can.
         name: Label of the call; it has no effect.
     """
 
@@ -238,9 +238,9 @@ def affine_select(
 
     Args:
         dst: Tile that receives the result.
-        pattern: List of up to four pairs ``[step, count]``, outermost first: element i of
-            such a dimension adds i * step to the position, and the counts multiply to the
-            elements per partition of ``dst``.
+        pattern: List of up to four pairs ``[step, count]``, outermost first: element i
+            of such a dimension adds i * step to the position, and the counts multiply to
+            the elements per partition of ``dst``.
         channel_multiplier: Step from one partition to the next: partition p adds p *
             ``channel_multiplier`` to the position, and p counts from the first partition of
             ``dst``.
@@ -311,13 +311,15 @@ def dma_compute(
     Args:
         dst: Tensor in HBM or SBUF that receives the sum; its rows may be selected by
             indices.
-        srcs: List of 1 to 16 tensors in HBM or SBUF, each with as many elements as ``dst``.
+        srcs: List of 1 to 16 tensors in HBM or SBUF, each with as many elements as
+            ``dst``.
         reduce_op: Operator that combines the sources, ``nl.add``.
         scales: One factor per source, each 1.0; None is the same.
-        unique_indices: Whether no index of ``dst`` occurs twice; the simulator checks this.
+        unique_indices: Whether no index of ``dst`` occurs twice; the simulator checks
+            this.
         name: Label of the call; it has no effect.
-        oob_mode: Effect of an index out of bounds: ``error`` is a fault, ``skip`` leaves
-            the rows of that index out of the transfer.
+        oob_mode: Effect of an index out of bounds: ``error`` is a fault, ``skip``
+            leaves the rows of that index out of the transfer.
     """
 
 def dma_copy(
@@ -335,16 +337,16 @@ def dma_copy(
         dst: Tensor in HBM or SBUF that is written; its rows may be selected by indices.
         src: Tensor in HBM or SBUF with as many elements as ``dst``; its rows may be
             selected by indices.
-        oob_mode: Effect of an index out of bounds: ``error`` is a fault, ``skip`` leaves
-            the rows of that index out of the transfer.
+        oob_mode: Effect of an index out of bounds: ``error`` is a fault, ``skip``
+            leaves the rows of that index out of the transfer.
         dge_mode: Generator of the descriptors of the transfer: ``swdge`` (software),
             ``hwdge`` (hardware, gen3 and later), ``none`` for descriptors that are made
             before the kernel runs, or ``unknown`` for the choice of the compiler.
         engine: Engine whose queue starts the transfer, ``sync`` or ``scalar`` with
             ``hwdge``; ``unknown`` leaves it to the compiler.
         name: Label of the call; it has no effect.
-        priority: Order among transfers that wait, from 0 (first) to 3 (last), on gen4; it
-            changes no values and no predicted time.
+        priority: Order among transfers that wait, from 0 (first) to 3 (last), on gen4;
+            it changes no values and no predicted time.
     """
 
 def dma_transpose(
@@ -368,11 +370,11 @@ def dma_transpose(
         dge_mode: Generator of the descriptors of the transfer: ``swdge`` (software),
             ``hwdge`` (hardware, gen3 and later), ``none`` for descriptors that are made
             before the kernel runs, or ``unknown`` for the choice of the compiler.
-        oob_mode: Effect of an index out of bounds: ``error`` is a fault, ``skip`` leaves
-            the rows of that index out of the transfer.
+        oob_mode: Effect of an index out of bounds: ``error`` is a fault, ``skip``
+            leaves the rows of that index out of the transfer.
         name: Label of the call; it has no effect.
-        priority: Order among transfers that wait, from 0 (first) to 3 (last), on gen4; it
-            changes no values and no predicted time.
+        priority: Order among transfers that wait, from 0 (first) to 3 (last), on gen4;
+            it changes no values and no predicted time.
     """
 
 def dropout(
@@ -411,14 +413,14 @@ def exponential(
         src: Tile of the exponents.
         max_value: Number that is subtracted from ``src`` first, as the maximum in a
             softmax: a number, or one float32 value per partition.
-        reduce_res: Tile (P, 1) that receives the accumulator registers after the call; None
-            leaves them unread.
+        reduce_res: Tile (P, 1) that receives the accumulator registers after the call;
+            None leaves them unread.
         reduce_cmd: Command to the engine's accumulator registers, one per partition:
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
             ``load_reduce`` combines the results with a given value.
-        reduce_init: Value that ``load_reduce`` loads into the registers: a number, or one
-            value per partition.
+        reduce_init: Value that ``load_reduce`` loads into the registers: a number, or
+            one value per partition.
         name: Label of the call; it has no effect.
     """
 
@@ -433,8 +435,8 @@ def iota(
 
     Args:
         dst: Tile in SBUF that receives the numbers.
-        pattern: List of up to four pairs ``[step, count]``, outermost first: element i of
-            such a dimension adds i * step, and the counts multiply to the elements per
+        pattern: List of up to four pairs ``[step, count]``, outermost first: element i
+            of such a dimension adds i * step, and the counts multiply to the elements per
             partition of ``dst``.
         offset: Number of the first element of partition 0, an integer of 32 bits.
         channel_multiplier: Step from one partition to the next: partition p adds p *
@@ -458,12 +460,12 @@ def local_gather(
     Args:
         dst: Tile that receives the result.
         src_buffer: Tile in SBUF that is read, with a multiple of 16 partitions.
-        index: Tile of uint16 on the partitions of ``src_buffer``: the columns at which runs
-            begin.
-        num_elem_per_idx: Number of consecutive elements that one index gathers: 1, 2, 4, 8,
-            16 or 32.
-        num_valid_indices: Number of indices that each group of 16 partitions uses, at most
-            4096; None uses all.
+        index: Tile of uint16 on the partitions of ``src_buffer``: the columns at which
+            runs begin.
+        num_elem_per_idx: Number of consecutive elements that one index gathers: 1, 2,
+            4, 8, 16 or 32.
+        num_valid_indices: Number of indices that each group of 16 partitions uses, at
+            most 4096; None uses all.
         name: Label of the call; it has no effect.
     """
 
@@ -491,8 +493,8 @@ def memset(
     Args:
         dst: Tile that is filled.
         value: Number that every element receives; integer tiles take integers.
-        engine: Engine that runs the call; with ``unknown`` it is the first of those that
-            can.
+        engine: Engine that runs the call; with ``unknown`` it is the first of those
+            that can.
         name: Label of the call; it has no effect.
     """
 
@@ -530,8 +532,8 @@ def nc_match_replace8(
         data: Tile that is searched, with 8 to 16384 elements per partition.
         vals: Tile (P, 8) of the values to be replaced.
         imm: Number that replaces a value.
-        dst_idx: Tile (P, 8) of uint16 or uint32 that receives the indices of the replaced
-            elements; None if they are not needed.
+        dst_idx: Tile (P, 8) of uint16 or uint32 that receives the indices of the
+            replaced elements; None if they are not needed.
         name: Label of the call; it has no effect.
     """
 
@@ -563,26 +565,26 @@ def nc_matmul(
     engines read all 32 stored bits, and copies do not change them.
 
     Args:
-        dst: Tile in PSUM with a row for each column of ``stationary`` and a column for each
-            column of ``moving``.
-        stationary: Tile in SBUF that is loaded into the array, with the contraction along
-            its partitions and at most 128 columns.
+        dst: Tile in PSUM with a row for each column of ``stationary`` and a column for
+            each column of ``moving``.
+        stationary: Tile in SBUF that is loaded into the array, with the contraction
+            along its partitions and at most 128 columns.
         moving: Tile in SBUF that streams through the array, on as many partitions as
             ``stationary``.
-        is_stationary_onezero: Whether ``stationary`` holds only 0 and 1, a hint that saves
+        is_stationary_onezero: Whether ``stationary`` holds only 0 and 1, a hint that
+            saves passes of float32.
+        is_moving_onezero: Whether ``moving`` holds only 0 and 1, a hint that saves
             passes of float32.
-        is_moving_onezero: Whether ``moving`` holds only 0 and 1, a hint that saves passes
-            of float32.
-        is_transpose: Whether ``moving`` is an identity or permutation that only moves the
-            elements of ``stationary``.
-        accumulate: Whether the product is added to ``dst`` (True) or overwrites it (False);
-            None overwrites elements at their first product and adds later ones.
-        tile_position: Row and column of the array at which the tile begins, multiples of
-            ``tile_size``; empty for the whole array.
-        tile_size: Rows and columns of the array that the product uses, each 32, 64 or 128
-            (gen2: 64 or 128); empty for the whole array.
-        perf_mode: Performance mode; ``double_row`` multiplies pairs of float8 rows in one
-            pass, on gen3 and later.
+        is_transpose: Whether ``moving`` is an identity or permutation that only moves
+            the elements of ``stationary``.
+        accumulate: Whether the product is added to ``dst`` (True) or overwrites it
+            (False); None overwrites elements at their first product and adds later ones.
+        tile_position: Row and column of the array at which the tile begins, multiples
+            of ``tile_size``; empty for the whole array.
+        tile_size: Rows and columns of the array that the product uses, each 32, 64 or
+            128 (gen2: 64 or 128); empty for the whole array.
+        perf_mode: Performance mode; ``double_row`` multiplies pairs of float8 rows in
+            one pass, on gen3 and later.
         name: Label of the call; it has no effect.
     """
 
@@ -603,22 +605,22 @@ def nc_matmul_mx(
     and are summed in float32, in an order that is not specified. A block with the scale 255 is NaN.
 
     Args:
-        dst: Tile in PSUM with a row for each word of a row of ``stationary`` and a column
-            for each word of a row of ``moving``.
+        dst: Tile in PSUM with a row for each word of a row of ``stationary`` and a
+            column for each word of a row of ``moving``.
         stationary: Tile of packed words in SBUF that is loaded into the array, with the
             contraction along its partitions.
         moving: Tile of packed words in SBUF that streams through the array, on as many
             partitions as ``stationary``.
         stationary_scale: Scales of the blocks of ``stationary``, where ``quantize_mx``
             writes them: byte s is the factor 2^(s - 127).
-        moving_scale: Scales of the blocks of ``moving``, where ``quantize_mx`` writes them:
-            byte s is the factor 2^(s - 127).
-        tile_position: Row of the array at which the tile begins, a multiple of its rows,
-            and column 0; None for the whole array.
-        tile_size: Rows of the array that the product uses, 32, 64 or 128, and 128 columns;
-            None for the whole array.
-        accumulate: Whether the product is added to ``dst`` (True) or overwrites it (False);
-            None overwrites elements at their first product and adds later ones.
+        moving_scale: Scales of the blocks of ``moving``, where ``quantize_mx`` writes
+            them: byte s is the factor 2^(s - 127).
+        tile_position: Row of the array at which the tile begins, a multiple of its
+            rows, and column 0; None for the whole array.
+        tile_size: Rows of the array that the product uses, 32, 64 or 128, and 128
+            columns; None for the whole array.
+        accumulate: Whether the product is added to ``dst`` (True) or overwrites it
+            (False); None overwrites elements at their first product and adds later ones.
         name: Label of the call; it has no effect.
     """
 
@@ -633,8 +635,8 @@ def nc_n_gather(
     Args:
         dst: Tile in SBUF that receives the elements, of the dtype of ``data``.
         data: Tile in SBUF that is read.
-        indices: Tile of uint32 with as many elements per partition as ``dst``: positions in
-            the flattened free dimensions of ``data``.
+        indices: Tile of uint32 with as many elements per partition as ``dst``:
+            positions in the flattened free dimensions of ``data``.
         name: Label of the call; it has no effect.
     """
 
@@ -649,8 +651,8 @@ def nc_stream_shuffle(
     Args:
         dst: Tile that receives the rows, of the dtype of ``src``.
         src: Tile whose rows are copied.
-        shuffle_mask: List of 32 integers: entry i is the row of the quadrant, 0 to 31, that
-            its row i receives, or 255 for none.
+        shuffle_mask: List of 32 integers: entry i is the row of the quadrant, 0 to 31,
+            that its row i receives, or 255 for none.
         name: Label of the call; it has no effect.
     """
 
@@ -671,8 +673,8 @@ def nc_transpose(
         dst: Tile that receives the transpose; the Tensor engine writes to PSUM.
         data: Tile of at most 128 by 128 elements on the Tensor engine, 32 by 32 on the
             Vector engine.
-        engine: Engine that transposes, ``tensor`` or ``vector``; with ``unknown`` shape and
-            memory decide.
+        engine: Engine that transposes, ``tensor`` or ``vector``; with ``unknown`` shape
+            and memory decide.
         name: Label of the call; it has no effect.
     """
 
@@ -688,8 +690,8 @@ def nonzero_with_count(
     The other partitions of ``dst`` are unchanged.
 
     Args:
-        dst: Tile of int32 with one element per partition more than ``src``, the last for
-            the count.
+        dst: Tile of int32 with one element per partition more than ``src``, the last
+            for the count.
         src: Tile of float32 or int32 that is searched, on every 16th partition.
         index_offset: Integer that is added to each position.
         padding_val: Integer that fills the elements between the last position and the
@@ -718,10 +720,10 @@ def quantize_mx(
     Rows of ``dst_scale`` between the scales are unchanged.
 
     Args:
-        dst: Tile of packed float8 in SBUF, with a quarter of the elements per partition of
-            ``src``.
-        src: Tile of float16 or bfloat16 in SBUF, with a multiple of 32 partitions and of 4
-            elements per partition.
+        dst: Tile of packed float8 in SBUF, with a quarter of the elements per partition
+            of ``src``.
+        src: Tile of float16 or bfloat16 in SBUF, with a multiple of 32 partitions and
+            of 4 elements per partition.
         dst_scale: Tile in SBUF that receives the scales as bytes, on four partitions of
             each quadrant of 32: those from row 0, 4, 8 or 12 on, where the view begins.
         name: Label of the call; it has no effect.
@@ -740,8 +742,8 @@ def rand2(
     Args:
         dst: Tile that receives the result.
         min: Smallest number: a number, or one float32 value per partition.
-        max: Bound above all numbers, larger than ``min``: a number, or one float32 value
-            per partition.
+        max: Bound above all numbers, larger than ``min``: a number, or one float32
+            value per partition.
         name: Label of the call; it has no effect.
     """
 
@@ -803,20 +805,21 @@ def range_select(
             ``nl.greater_equal``.
         comp_op1: Comparison of a position, on the left, with ``bound1``, such as
             ``nl.less``.
-        bound0: Bound of the first comparison: a number, or one float32 value per partition.
+        bound0: Bound of the first comparison: a number, or one float32 value per
+            partition.
         bound1: Bound of the second comparison: a number, or one float32 value per
             partition.
         reduce_cmd: Command to the engine's accumulator registers, one per partition:
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
             ``load_reduce`` combines the results with a given value.
-        reduce_res: Tile (P, 1) that receives the accumulator registers after the call; None
-            leaves them unread.
+        reduce_res: Tile (P, 1) that receives the accumulator registers after the call;
+            None leaves them unread.
         reduce_op: Operator of the reduction, ``nl.maximum``.
-        range_start: Position of the first element of each partition; the last one is below
-            2^24.
-        on_false_value: Number that fills the other elements: the smallest finite float32,
-            -3.4028235e38.
+        range_start: Position of the first element of each partition; the last one is
+            below 2^24.
+        on_false_value: Number that fills the other elements: the smallest finite
+            float32, -3.4028235e38.
         name: Label of the call; it has no effect.
     """
 
@@ -845,7 +848,8 @@ def rng(
 
     Args:
         dst: Tile of integers that receives the bits.
-        engine: Engine whose generator draws, ``vector`` or on gen3 and later ``gpsimd``.
+        engine: Engine whose generator draws, ``vector`` or on gen3 and later
+            ``gpsimd``.
         name: Label of the call; it has no effect.
     """
 
@@ -889,12 +893,12 @@ def select_reduce(
 
     Args:
         dst: Tile that receives the result.
-        predicate: Tile of integers of 8 or 16 bits, of the size of ``on_true``; an element
-            other than 0 is true.
+        predicate: Tile of integers of 8 or 16 bits, of the size of ``on_true``; an
+            element other than 0 is true.
         on_true: Tile whose elements are taken where the predicate is true.
         on_false: Number that is taken elsewhere, or one value per partition.
-        reduce_res: Tile (P, 1) that receives the accumulator registers after the call; None
-            leaves them unread.
+        reduce_res: Tile (P, 1) that receives the accumulator registers after the call;
+            None leaves them unread.
         reduce_cmd: Command to the engine's accumulator registers, one per partition:
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
@@ -917,7 +921,8 @@ def sendrecv(
 
     Args:
         src: Tile in SBUF that is sent.
-        dst: Tile in SBUF that receives, of the shape and dtype that the other core sends.
+        dst: Tile in SBUF that receives, of the shape and dtype that the other core
+            sends.
         send_to_rank: Core that receives ``src``, 0 or 1, other than the running one.
         recv_from_rank: Core that sends to ``dst``, 0 or 1, other than the running one.
         pipe_id: Number of the exchange: calls of the two cores with the same number are
@@ -962,8 +967,8 @@ def tensor_copy(
     Args:
         dst: Tile that receives the copy.
         src: Tile that is copied.
-        engine: Engine that runs the call; with ``unknown`` it is the first of those that
-            can.
+        engine: Engine that runs the call; with ``unknown`` it is the first of those
+            that can.
         name: Label of the call; it has no effect.
     """
 
@@ -979,8 +984,8 @@ def tensor_copy_predicated(
     Args:
         dst: Tile whose elements are replaced where the predicate is true.
         src: Tile of the size and dtype of ``dst``, or a number.
-        predicate: Tile of uint8, uint16 or uint32, of the size of ``dst``; an element other
-            than 0 is true.
+        predicate: Tile of uint8, uint16 or uint32, of the size of ``dst``; an element
+            other than 0 is true.
         reverse_pred: Whether elements are replaced where the predicate is 0 instead.
         name: Label of the call; it has no effect.
     """
@@ -1022,8 +1027,8 @@ def tensor_reduce(
         axis: Reduced dimension, or a tuple of them: the last dimensions of ``data``,
             without the partitions.
         negate: Whether the result is negated.
-        keepdims: Whether the shape of ``dst`` has extent 1 for each reduced dimension, or
-            leaves them out. The values are the same.
+        keepdims: Whether the shape of ``dst`` has extent 1 for each reduced dimension,
+            or leaves them out. The values are the same.
         name: Label of the call; it has no effect.
     """
 
@@ -1050,11 +1055,12 @@ def tensor_scalar(
         op0: Operator of ``data`` and ``operand0``.
         operand0: Second input of ``op0``: a number, or one float32 value per partition.
         reverse0: Whether ``operand0`` is on the left of ``op0``.
-        op1: Operator of the first result and ``operand1``; None if there is no second step.
+        op1: Operator of the first result and ``operand1``; None if there is no second
+            step.
         operand1: Second input of ``op1``: a number, or one float32 value per partition.
         reverse1: Whether ``operand1`` is on the left of ``op1``.
-        engine: Engine that runs the call; with ``unknown`` it is ``vector``, or ``gpsimd``
-            for ``nl.rsqrt`` of tiles in SBUF.
+        engine: Engine that runs the call; with ``unknown`` it is ``vector``, or
+            ``gpsimd`` for ``nl.rsqrt`` of tiles in SBUF.
         name: Label of the call; it has no effect.
     """
 
@@ -1076,8 +1082,8 @@ def tensor_scalar_cumulative(
         op0: Operator of an element and ``imm0``.
         op1: Operator of that result and the register.
         imm0: Second input of ``op0``: a number, or one float32 value per partition.
-        imm1: Value that ``load_reduce`` loads into the registers: a number, or one float32
-            value per partition; None is 0.
+        imm1: Value that ``load_reduce`` loads into the registers: a number, or one
+            float32 value per partition; None is 0.
         reduce_cmd: Command to the engine's accumulator registers, one per partition:
             ``idle`` reduces nothing, ``reset`` sets them to the operator's neutral element,
             ``reduce`` combines the results with them, ``reset_reduce`` does both, and
@@ -1113,15 +1119,15 @@ def tensor_scalar_reduce(
         op0: Operator of ``data`` and ``operand0``.
         operand0: Second input of ``op0``: a number, or one float32 value per partition.
         reduce_op: Operator that combines the results of a partition.
-        reduce_res: Tile (P, 1) that receives the reduction; from NKI 0.6.0 on None leaves
-            it in the registers.
+        reduce_res: Tile (P, 1) that receives the reduction; from NKI 0.6.0 on None
+            leaves it in the registers.
         reverse0: Whether ``operand0`` is on the left of ``op0``.
         name: Label of the call; it has no effect.
         reduce_cmd: Initial value of the reduction: the neutral element or 0 with
             ``reset_reduce``, the registers with ``reduce``, ``reduce_init`` with
             ``load_reduce``.
-        reduce_init: Value that ``load_reduce`` loads into the registers: a number, or one
-            float32 value per partition.
+        reduce_init: Value that ``load_reduce`` loads into the registers: a number, or
+            one float32 value per partition.
         reduce_res_negate: Whether ``reduce_res`` receives the negated reduction.
     """
 
@@ -1198,6 +1204,7 @@ def topk(
         idx_dst: Tile (P, K) of uint32 in SBUF that receives the indices.
         src: Tile of bfloat16 in SBUF, with a multiple of 16 partitions.
         n: Number of elements in the list of a group, 8 to 65535.
-        sorted: Whether values descend; assumed, the documentation leaves the order open.
+        sorted: Whether values descend; assumed, the documentation leaves the order
+            open.
         name: Label of the call; it has no effect.
     """

@@ -1,7 +1,5 @@
 """Numbers that vary from call to call without a new plan are checked in each call."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 
@@ -86,9 +84,9 @@ def test_every_constraint_on_a_varying_argument_is_checked_in_each_call(
     declared = VARYING[name]
     monkeypatch.setitem(CALLS, name, dict(CALLS[name]))
     number = type(arguments(name, np.ones((4, 8)))[argument])(7)
-    planted = dataclasses.replace(refuses(argument, number), first=first)
-    planted = dataclasses.replace(declared, require=(*declared.require, planted))
-    function = _callable(dataclasses.replace(planted, changes={}))
+    planted = refuses(argument, number)._replace(first=first)
+    planted = declared._replace(require=(*declared.require, planted))
+    function = _callable(planted._replace(changes={}))
     monkeypatch.setattr(nkisim.machine.core, "_PLANS", {})
 
     def called_with(value):

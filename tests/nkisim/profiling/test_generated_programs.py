@@ -272,7 +272,7 @@ def test_a_critical_path_with_a_gap_is_noticed():
 def without_ramp(monkeypatch):
     """The Tensor engine at its full rate from the start."""
     for number, timing in list(TIMINGS.items()):
-        still = replace(timing, tensor_ramp=Constant(0, "off", "assumed"))
+        still = timing._replace(tensor_ramp=Constant(0, "off", "assumed"))
         monkeypatch.setitem(TIMINGS, number, still)
 
 

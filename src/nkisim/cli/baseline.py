@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +17,11 @@ class Baseline(NamedTuple):
     """Times of an earlier report.
 
     Attributes:
-        times: Each kernel with its target, its arguments as text, and its time in us.
+        times: Times in us by kernel, target and arguments as text.
         margin: Share of the earlier time by which a kernel may be slower.
     """
 
-    times: list[tuple[str, str, str, float]]
+    times: dict[tuple[str, str, str], float]
     margin: float
 
     def slower(self, kernel: str, target: str, arguments: str, latency_us: float) -> str:
@@ -28,19 +29,17 @@ class Baseline(NamedTuple):
 
         A kernel is compared with itself on the same target and arguments only.
         """
-        for name, earlier_target, given, before in self.times:
-            if (name, earlier_target, given) == (kernel, target, arguments):
-                if latency_us > before * (1.0 + self.margin):
-                    return (
-                        f"{kernel} on {target}: {duration(latency_us)} and not "
-                        f"{duration(before)}, {latency_us / before - 1.0:.1%} slower"
-                    )
-                return ""
-        return ""
+        before = self.times.get((kernel, target, arguments), math.inf)
+        if latency_us <= before * (1.0 + self.margin):
+            return ""
+        return (
+            f"{kernel} on {target}: {duration(latency_us)} and not {duration(before)}, "
+            f"{latency_us / before - 1.0:.1%} slower"
+        )
 
     def knows(self, kernel: str, target: str, arguments: str) -> bool:
         """Return whether the earlier report has a call."""
-        return any(entry[:3] == (kernel, target, arguments) for entry in self.times)
+        return (kernel, target, arguments) in self.times
 
 
 def baseline_options(command: Callable[..., Any]) -> Callable[..., Any]:
@@ -77,13 +76,13 @@ def arguments_text(arguments: dict[str, str]) -> str:
     return ", ".join(f"{name}={text}" for name, text in arguments.items())
 
 
-def _times(data: dict[str, Any]) -> list[tuple[str, str, str, float]]:
+def _times(data: dict[str, Any]) -> dict[tuple[str, str, str], float]:
     if "profiles" in data:
-        return [
-            (p["kernel"], p["target"], arguments_text(p["arguments"]), float(p["latency_us"]))
+        return {
+            (p["kernel"], p["target"], arguments_text(p["arguments"])): float(p["latency_us"])
             for p in data["profiles"]
-        ]
+        }
     if data["latency_us"] is None:
-        return []
+        return {}
     first = data["right"]["cases"][0]["arguments"]
-    return [(data["kernel"], data["target"], first, float(data["latency_us"]))]
+    return {(data["kernel"], data["target"], first): float(data["latency_us"])}

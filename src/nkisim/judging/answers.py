@@ -19,7 +19,6 @@ import numpy as np
 import nkisim.language as nl
 from nkisim.api import Kernel, as_kernel
 from nkisim.checks import file_findings
-from nkisim.diagnostics import Finding
 from nkisim.filecheck.arguments import parse_shapes
 from nkisim.filecheck.calls import (
     BadExamples,
@@ -52,7 +51,7 @@ class _Loaded:
 
     Attributes:
         kernel: The kernel.
-        cases: Arguments of calls: ``nkisim_examples()`` of the file, else generated from shapes.
+        options: ``target`` and ``nki`` of its runs.
         seal: The functions of nkisim and NumPy as they were before the file was imported.
         streams: Instructions of the first run for each kind of arguments.
         stream: Instructions of the last run.
@@ -60,7 +59,7 @@ class _Loaded:
     """
 
     kernel: Kernel
-    cases: list[Any]
+    options: dict[str, str]
     seal: Seal
     streams: dict[str, Stream] = field(default_factory=dict)
     stream: Stream = field(default_factory=Stream)
@@ -77,7 +76,12 @@ def answer(message: dict[str, Any]) -> Any:
 
 
 def _load(
-    file: str, kernel: str, texts: dict[str, str], shapes: list[str], examples: bool
+    file: str,
+    kernel: str,
+    texts: dict[str, str],
+    shapes: list[str],
+    examples: bool,
+    options: dict[str, str],
 ) -> dict[str, Any]:
     """Import the file; return the arguments that ``shapes``, its examples or annotations give.
 
@@ -87,6 +91,7 @@ def _load(
         texts: The texts that the import of the file runs, by their files.
         shapes: Arguments as text.
         examples: Whether to find arguments at all.
+        options: Target and NKI version of the runs.
     """
     profile(_warm)(np.ones((128, 128), np.float32))  # loads libraries, which the guard refuses
     for library in LIBRARIES:
@@ -102,11 +107,10 @@ def _load(
     try:
         module = _KEPT.enter_context(imported(Path(file), math.inf))
         calls: list[KernelCall] = []
-        missing: list[str] = []
         for one in given if examples else ():
             found = example_calls(module, Path(file), sources, name, grid, one)
             if not found and callable(attribute_of(module, name)):
-                call, missing = generated_call(module, sources[0], one)
+                call, _ = generated_call(module, sources[0], one)
                 found = [] if call is None else [call]
             calls += found
     except (CannotImport, BadExamples) as error:
@@ -120,22 +124,21 @@ def _load(
     if grid is not None:
         chosen = chosen[grid]
     cases = [call.kernel.arguments(call.args, call.kwargs) for call in calls]
-    _LOADED.append(_Loaded(Kernel(chosen.function, chosen.cores), cases, seal))
-    return {"cases": cases, "missing": missing, "broken": seal.broken()}
+    _LOADED.append(_Loaded(Kernel(chosen.function, chosen.cores), options, seal))
+    return {"cases": cases, "broken": seal.broken()}
 
 
-def _run(args: Any, kwargs: Any, target: str, nki: str, thorough: bool) -> dict[str, Any]:
+def _run(args: Any, kwargs: Any, thorough: bool) -> dict[str, Any]:
     """Run the kernel; return its outputs, and what was found."""
     loaded = _LOADED[0]
     stream = loaded.stream = Stream()
     options = SimOptions(
         strictness="check",
-        target=target,
-        nki=nki,
         source=False,
         ignore=(),
         detect=None if thorough else (),
         watchers=(stream,),
+        **loaded.options,  # type: ignore[arg-type]
     )
     before = [array.copy() for array in arrays_of((args, kwargs)) if array.dtype != object]
     run = Run(loaded.kernel, options, args, kwargs)
@@ -151,15 +154,17 @@ def _run(args: Any, kwargs: Any, target: str, nki: str, thorough: bool) -> dict[
         raised = {"text": text[:2000], "line": (lines or [run.place.line])[-1]}
     report = run.report
     loaded.returned = [t for result in run.returned for t in tensors_of(result)]
-    first = loaded.streams.setdefault(repr((report.arguments, target)), stream)
+    first = loaded.streams.setdefault(repr(report.arguments), stream)
     ended = not report.stopped
     differs = first.difference(stream) if ended else None
     after = [array for array in arrays_of((args, kwargs)) if array.dtype != object]
     changed = any(a.tobytes() != b.tobytes() for a, b in zip(before, after, strict=True))
+    refused = (f"{f.rule.id}: {f.message}" for f in report.findings if f.refuses)
     given_back = any(t.origin.is_argument for t in loaded.returned)
     return {
         "outputs": arrays_of(report.outputs) if report.outputs is not None else [],
-        "findings": [_finding(found) for found in report.findings],
+        "findings": [found.to_dict() for found in report.findings],
+        "refused": raised.get("text") or report.stopped or next(refused, ""),
         "stopped": report.stopped,
         "raised": raised,
         "differs": differs,
@@ -169,35 +174,28 @@ def _run(args: Any, kwargs: Any, target: str, nki: str, thorough: bool) -> dict[
     }
 
 
-def _finding(found: Finding) -> dict[str, Any]:
-    data = found.to_dict()
-    kept = ("rule", "slug", "severity", "message", "file", "line", "fix", "seen", "allowed")
-    code = None if found.rewrite is None else found.rewrite.code
-    return {key: data[key] for key in kept} | {"refuses": found.refuses, "code": code}
-
-
 def _writer(output: int, index: list[int]) -> tuple[str, int] | None:
     """Return the line that wrote an element of an output of the last run."""
     loaded = _LOADED[0]
     return loaded.stream.writer(loaded.returned[output], tuple(index))
 
 
-def _profile(args: Any, kwargs: Any, target: str, nki: str, advice: bool) -> dict[str, Any]:
+def _profile(args: Any, kwargs: Any, advice: bool) -> dict[str, Any]:
     """Predict the time of a call, and compare its instructions with those of the first run."""
     loaded = _LOADED[0]
 
     def predicted(advice: bool, *watchers: Stream) -> Profile:
-        options: dict[str, Any] = {"nki": nki, "advice": advice, "watchers": watchers}
+        options: dict[str, Any] = {**loaded.options, "advice": advice, "watchers": watchers}
         try:
-            return profile(loaded.kernel, target, **options)(*args, **kwargs)
+            return profile(loaded.kernel, **options)(*args, **kwargs)
         except ProfileError:
             for watcher in watchers:
                 watcher.clear()
-            return profile(loaded.kernel, target, values=True, **options)(*args, **kwargs)
+            return profile(loaded.kernel, values=True, **options)(*args, **kwargs)
 
     stream = Stream()
     found = predicted(False, stream)
-    first = loaded.streams[repr((found.arguments, target))]
+    first = loaded.streams[repr(found.arguments)]
     tried = predicted(True).advice if advice else []
     pieces = [piece._asdict() for piece in tried if piece.code or piece is tried[0]]
     for piece in pieces:

@@ -12,6 +12,9 @@ from nkisim.dtypes import as_dtype
 from nkisim.trials import Arguments
 from nkisim.trials.arguments import fresh, other_shapes
 
+AS_GIVEN = "as given"
+"""Name of the case with the given values, which the reference must take."""
+
 _MOST_SHAPES = 10
 _LARGE = 4096.0
 
@@ -42,7 +45,7 @@ def cases_of(
         shapes: Whether to add other shapes.
         nonfinite: Whether to add values that are not finite.
     """
-    yield Case("as given", given, True)
+    yield Case(AS_GIVEN, given, True)
     yield Case("fresh values", fresh(given, -1.0, seed=(seed, 0)), True)
     yield Case("fresh values again", fresh(given, 0.25, seed=(seed, 1)), True)
     if hostile:

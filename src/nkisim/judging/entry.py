@@ -13,16 +13,16 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+from numpy import ndarray as Array
 
 from nkisim.api import as_kernel
 from nkisim.arch import resolve_target
 from nkisim.checks import file_findings
-from nkisim.diagnostics import Finding
 from nkisim.filecheck import BROKEN_FILE, parse_shapes
-from nkisim.filecheck.arguments import shapes_hint
-from nkisim.filecheck.files import named_kernel
-from nkisim.judging.cases import Case, cases_of
+from nkisim.filecheck.arguments import shapes_hint, without_value
+from nkisim.filecheck.calls import SourceFile
+from nkisim.filecheck.files import check_shape_names, named_kernel
+from nkisim.judging.cases import AS_GIVEN, Case, cases_of
 from nkisim.judging.child import Child, Ended, Limits
 from nkisim.judging.reading import read_file
 from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
@@ -158,7 +158,7 @@ class _Trial:
         self.reference = reference
         self._texts: dict[Path, SourceText] = {}
         self._written = 0  # bytes of the results of the first case
-        self._hint = ""
+        self._source: SourceFile
 
     # -- legal: the source -------------------------------------------------------------------------
 
@@ -180,33 +180,28 @@ class _Trial:
             raise ValueError(f"kernel: name one of {file.name}: {names}")
         if kernel is None:
             verdict.kernel = kernels[0].name
-        self._hint = shapes_hint(kernels[0], [a for a in _parameters(kernels[0].node)])
+        self._source = SourceFile(file, kernels, [], name, None)
         for finding in findings:
-            self._note(_as_data(finding))
+            self._note(finding.to_dict())
         for hazard in hazards:
-            self._fault("hazard", f"{hazard.text}", hazard.file, hazard.line)
+            self._fault("hazard", *hazard)
 
     # -- right: the runs ---------------------------------------------------------------------------
 
     def run(self, cases: Sequence[Any]) -> None:
         """Run the kernel in a child process on all cases, and predict its time."""
         verdict = self.verdict
+        settings = self.settings
+        kinds = {name: getattr(settings, name) for name in ("hostile", "shapes", "nonfinite")}
         environment = {NKI_VARIABLE: verdict.nki}
-        with Child("nkisim.judging.answers", self.settings.limits, environment) as child:
+        with Child("nkisim.judging.answers", settings.limits, environment) as child:
             given = self._loaded(child, cases)
-            counted = 0
             for number, arguments in enumerate(given):
-                for case in cases_of(
-                    arguments,
-                    verdict.seed + number,
-                    hostile=self.settings.hostile,
-                    shapes=self.settings.shapes,
-                    nonfinite=self.settings.nonfinite,
-                ):
-                    counted += self._tried(child, case, thorough=case.name == "as given")
+                for case in cases_of(arguments, verdict.seed + number, **kinds):
+                    self._try(child, case)
                     if verdict.faults:
                         return
-            if counted:
+            if any(case.counted for case in verdict.cases):
                 self._predict(child, given[0])
 
     def _loaded(self, child: Child, cases: Sequence[Any]) -> list[Arguments]:
@@ -214,8 +209,10 @@ class _Trial:
         verdict = self.verdict
         texts = [case for case in cases if isinstance(case, str)]
         arrays = [_arguments(case) for case in cases if not isinstance(case, str)]
-        for text in texts:
-            parse_shapes(text)  # raises here, and not in the child
+        shapes: dict[str, Any] = {}
+        for text in texts:  # raises here, and not in the child
+            shapes |= parse_shapes(text)
+        check_shape_names([self._source], shapes)
         reply = child.ask(
             {
                 "do": "load",
@@ -224,6 +221,7 @@ class _Trial:
                 "texts": {str(file): source.text for file, source in self._texts.items()},
                 "shapes": texts,
                 "examples": not arrays,
+                "options": {"target": verdict.target, "nki": verdict.nki},
             }
         )
         if self._is_patched(reply):
@@ -233,33 +231,33 @@ class _Trial:
             return []
         found = arrays + [Arguments(tuple(args), kwargs) for args, kwargs in reply["cases"]]
         if not found:
-            text = f'no arguments: give --shapes "{self._hint}", or define nkisim_examples()'
+            (kernel,) = self._source.kernels
+            hint = shapes_hint(kernel, without_value(kernel, shapes))
+            text = f'no arguments: give --shapes "{hint}", or define nkisim_examples()'
             verdict.advice = {"kind": "arguments", "text": text, "code": ""}
         return found
 
-    def _tried(self, child: Child, case: Case, *, thorough: bool) -> bool:
-        """Run one case and compare its results; return whether it counts."""
+    def _try(self, child: Child, case: Case) -> None:
+        """Run one case and compare its results."""
         verdict = self.verdict
         text = ", ".join(_described(case.arguments))
         try:
             expected = self.reference(case.arguments)
         except Refused as refused:
+            if case.name == AS_GIVEN:
+                raise ValueError(f"reference: {refused}") from refused
             note = f"the reference refuses it: {refused}"
             verdict.cases.append(CaseResult(case.name, text, False, False, note[:200]))
-            if case.required and case.name == "as given":
-                raise ValueError(f"reference: {refused}") from refused
-            return False
-        message = {"do": "run", "args": case.arguments.args, "kwargs": case.arguments.kwargs}
-        settings = {"target": verdict.target, "nki": verdict.nki, "thorough": thorough}
-        reply = child.ask(message | settings)
+            return
+        call = case.arguments._asdict()
+        reply = child.ask({"do": "run", **call, "thorough": case.name == AS_GIVEN})
         if self._is_patched(reply):
-            return False
+            return
+        if reply["refused"] and not case.required:
+            note = f"refused: {_quoted(reply['refused'])}"
+            verdict.cases.append(CaseResult(case.name, text, False, False, note))
+            return
         raised, stopped = reply["raised"], reply["stopped"]
-        refuses = stopped or any(f["refuses"] for f in reply["findings"])
-        if refuses and not case.required:
-            note = _quoted(raised.get("text") or stopped or _refusal(reply["findings"]))
-            verdict.cases.append(CaseResult(case.name, text, False, False, f"refused: {note}"))
-            return False
         for finding in reply["findings"]:
             self._note(finding)
         if raised:
@@ -271,36 +269,24 @@ class _Trial:
             self._fault("input", "changes an argument that it does not return")
         if verdict.faults:
             verdict.cases.append(CaseResult(case.name, text, True, False, verdict.error or ""))
-            return True
-        self._compare(child, case, text, reply["outputs"], expected)
-        return True
+        else:
+            verdict.cases.append(self._compared(child, case, text, reply["outputs"], expected))
 
-    def _compare(
-        self,
-        child: Child,
-        case: Case,
-        text: str,
-        outputs: list[np.ndarray],
-        expected: list[np.ndarray],
-    ) -> None:
-        verdict = self.verdict
+    def _compared(
+        self, child: Child, case: Case, text: str, outputs: list[Array], expected: list[Array]
+    ) -> CaseResult:
+        """Return the comparison of a case, with a fault if its results are wrong."""
         self._written = self._written or sum(array.nbytes for array in outputs)
-        found = compared(
-            outputs,
-            expected,
-            case.arguments,
-            self.reference,
-            verdict.seed,
-            self.settings.tolerance,
-        )
-        worst: dict[str, Any] | None = None
-        if not found.problem:
-            worst = {"output": found.output, "index": list(found.index)}
-            worst |= {"got": found.got, "expected": found.expected, "file": "", "line": 0}
-        if worst is not None and not found.passed:
-            place = child.ask({"do": "writer", "output": found.output, "index": [*found.index]})
-            worst["file"], worst["line"] = place or ("", 0)
-        result = CaseResult(
+        seed, tolerance = self.verdict.seed, self.settings.tolerance
+        found = compared(outputs, expected, case.arguments, self.reference, seed, tolerance)
+        file, line = "", 0
+        element = {"output": found.output, "index": list(found.index)}
+        if not found.passed:
+            if not found.problem:
+                file, line = child.ask({"do": "writer", **element}) or ("", 0)
+            self._fault("result", f"{case.name}: {found}", file, line)
+        values = {"got": found.got, "expected": found.expected, "file": file, "line": line}
+        return CaseResult(
             name=case.name,
             arguments=text,
             counted=True,
@@ -310,21 +296,16 @@ class _Trial:
             norm=found.norm,
             tolerance=found.relative,
             wrong=found.wrong,
-            worst=worst,
+            worst=None if found.problem else element | values,
         )
-        verdict.cases.append(result)
-        if not found.passed:
-            place = (worst["file"], worst["line"]) if worst is not None else ("", 0)
-            self._fault("result", f"{case.name}: {found}", *place)
 
     # -- fast, next --------------------------------------------------------------------------------
 
     def _predict(self, child: Child, given: Arguments) -> None:
         """Add the predicted time, and the advice that gains most."""
         verdict = self.verdict
-        message = {"do": "profile", "args": given.args, "kwargs": given.kwargs}
-        message |= {"target": verdict.target, "nki": verdict.nki}
-        reply = child.ask(message | {"advice": self.settings.advice})
+        call = given._asdict()
+        reply = child.ask({"do": "profile", **call, "advice": self.settings.advice})
         if self._is_patched(reply) or self._differs(reply):
             return
         fast = verdict.fast = dict(reply["times"])
@@ -337,14 +318,8 @@ class _Trial:
         if gains:
             best = max(gains, key=lambda piece: float(piece["gain_us"]))
             text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
-            verdict.advice = {
-                "kind": "advice",
-                "rule": best["rule"],
-                "text": text,
-                "code": best["code"],
-                "gain_us": best["gain_us"],
-                "change": best["change"],
-            }
+            kept = {key: best[key] for key in ("rule", "code", "gain_us", "change")}
+            verdict.advice = {"kind": "advice", "text": text, **kept}
 
     def _least_bytes(self, given: Arguments) -> int:
         """Return the bytes of the arguments, each read once, and of the results."""
@@ -404,19 +379,10 @@ class _Trial:
         for finding in verdict.findings:
             if finding["rule"] == fault.kind and finding["line"] == fault.line:
                 text = f"line {fault.line}: {finding['fix'] or finding['message']}"
-                return {"kind": "fix", "text": text, "code": finding["code"] or ""}
+                code = (finding["rewrite"] or {"code": ""})["code"]
+                return {"kind": "fix", "text": text, "code": code}
         where = f"{Path(fault.file).name}:{fault.line}: " if fault.line else ""
         return {"kind": "fault", "text": f"{where}{fault.text}", "code": ""}
-
-
-def _as_data(finding: Finding) -> dict[str, Any]:
-    code = None if finding.rewrite is None else finding.rewrite.code
-    return finding.to_dict() | {"refuses": finding.refuses, "code": code}
-
-
-def _parameters(node: Any) -> list[str]:
-    given = getattr(node, "args", None)
-    return [] if given is None else [a.arg for a in (*given.posonlyargs, *given.args)]
 
 
 def _arguments(case: Any) -> Arguments:
@@ -434,11 +400,6 @@ def _arguments(case: Any) -> Arguments:
 def _described(arguments: Arguments) -> list[str]:
     named = [f"{name}={described(value)}" for name, value in arguments.kwargs.items()]
     return [*map(described, arguments.args), *named]
-
-
-def _refusal(findings: list[dict[str, Any]]) -> str:
-    found = next(f for f in findings if f["refuses"])
-    return f"{found['rule']}: {found['message']}"
 
 
 def _quoted(text: Any) -> str:

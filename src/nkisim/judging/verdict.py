@@ -144,6 +144,8 @@ class Verdict:
         head = f"{self.kernel} on {self.target}, NKI {self.nki}: {self.outcome}"
         if self.error is not None:
             return f"{head}, {self.error}"
+        if self.outcome == "nothing":
+            return f"{head} was judged"
         counted = [case for case in self.cases if case.counted]
         worst = max((case.ulps for case in counted), default=0.0)
         text = f"{head} in {len(counted)} cases, at most {worst:.3g} ulps from the reference"

@@ -205,8 +205,8 @@ with Child("answers_of_a_test", Limits(seconds=float(sys.argv[3]))) as child:
     [
         (signal.SIGTERM, "", 60),
         (signal.SIGKILL, "", 60),
-        (signal.SIGKILL, "forever", 4),
-        (signal.SIGKILL, "sleep", 4),
+        (signal.SIGKILL, "forever", 15),
+        (signal.SIGKILL, "sleep", 15),
     ],
 )
 def test_nothing_is_left_of_a_parent_that_a_signal_ends(sent, what, seconds, module, tmp_path):

@@ -106,7 +106,14 @@ def test_the_reference_is_in_another_file(command):
 def test_nothing_is_judged_without_arguments(command):
     status, out, _ = judged(command, "scale")
     assert status == 3
+    assert "nothing was judged" in out
     assert '--shapes "x=f32[128,512]"' in out
+
+
+def test_a_shape_for_no_parameter(command):
+    status, _, err = judged(command, "scale", "--shapes", "z=f32[128,64]")
+    assert status == 2
+    assert "no kernel of kernels.py has a parameter 'z'; they have: x" in err
 
 
 def test_no_time(command):

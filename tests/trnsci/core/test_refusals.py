@@ -104,12 +104,15 @@ def test_a_backend_that_requests_no_kernels_does_not_warn(backend):
     assert not found
 
 
-def test_auto_on_the_simulator_of_the_environment_does_not_warn(make_library, make_operation):
+@pytest.mark.parametrize(("backend", "warns"), [("auto", False), ("nki", True)])
+def test_on_the_simulator_of_the_environment_the_backend_decides(
+    make_library, make_operation, backend, warns
+):
     library = make_library(USE_SIMULATOR="1")
-    with recorded() as found:
+    with recorded() as found, library.backend(backend):
         make_operation(owner=library)(A, None, 1.0)
     assert counts().refusals
-    assert not found
+    assert len(found) == warns
 
 
 def test_functions_without_a_kernel_and_explanations_do_not_warn():

@@ -106,12 +106,12 @@ def _called_function() -> str:
 
 def _inner_frames() -> list[FrameType]:
     """Return the frames of libraries and torch, from the caller of this function outwards."""
-    frames: list[FrameType] = []
-    frame = inspect.currentframe()
+    own = inspect.currentframe()
+    frames, frame = [], own and own.f_back
     while frame is not None and frame.f_back is not None and _package(frame) in _INNER:
         frames.append(frame)
         frame = frame.f_back
-    return frames[1:]
+    return frames
 
 
 def _package(frame: FrameType) -> str:

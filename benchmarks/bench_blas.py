@@ -50,6 +50,7 @@ def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]
     """Return, by routine, the trnblas call and the equivalent torch calls."""
     a, b, c, x, y, t = (o[name] for name in "abcxyt")
     ab, bb, cb = o["ab"], o["bb"], o["cb"]
+    left, right = ab.unbind(), bb.unbind()
 
     def symmetric() -> Tensor:
         return torch.triu(a) + torch.triu(a, 1).mT
@@ -88,6 +89,14 @@ def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]
         "axpy": (
             lambda: trnblas.axpy(ALPHA, a, b),
             {"add": lambda: torch.add(b, a, alpha=ALPHA)},
+        ),
+        "axpy doublefloat": (
+            lambda: trnblas.axpy(ALPHA, a, b, precision="doublefloat"),
+            {"add": lambda: torch.add(b.double(), a.double(), alpha=ALPHA).to(a.dtype)},
+        ),
+        "grouped_gemm": (
+            lambda: trnblas.grouped_gemm(1.0, left, right),
+            {"loop of mm": lambda: [torch.mm(p, q) for p, q in zip(left, right, strict=True)]},
         ),
         "dot": (lambda: trnblas.dot(x, y), {"dot": lambda: torch.dot(x, y)}),
         "nrm2": (lambda: trnblas.nrm2(a), {"vector_norm": lambda: torch.linalg.vector_norm(a)}),

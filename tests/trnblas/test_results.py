@@ -11,6 +11,7 @@ import trnblas
 from each_case import each_case
 from oracles import blas as oracle
 from pairwise import in_turn
+from trnsci.core.errors import DTypeError
 
 from .agreement import FLOATING, INTEGERS, array, assert_agrees, draw
 from .cases import CASES, DIAG, SIDE, TRANS, UPLO, K, M, N, unchanged
@@ -254,6 +255,20 @@ def test_grouped_products_of_different_shapes():
     again = trnblas.grouped_gemm(2.0, turned, b, transA=options)
     assert all(torch.equal(p, q) for p, q in zip(plain, again, strict=True))
     assert trnblas.grouped_gemm(1.0, [], []) == []
+
+
+def test_grouped_products_of_equal_shapes_are_products_and_their_arguments_are_checked():
+    a, b, c = (draw((5, 4, 4), torch.float64, seed) for seed in (1, 2, 3))
+    factors = [2.0, torch.tensor(2.0), 2.0, 1.0, 2.0]
+    got = trnblas.grouped_gemm(factors, list(a), list(b), -1.0, list(c), transB=True)
+    for i, factor in enumerate(factors):
+        torch.testing.assert_close(got[i], factor * a[i] @ b[i].mT - c[i], rtol=1e-13, atol=1e-13)
+    with pytest.raises(DTypeError, match=r"A\[1\] must be a torch.Tensor"):
+        trnblas.grouped_gemm(1.0, [a[0], a[1].numpy()], [b[0], b[1]])
+    with pytest.raises(DTypeError, match="alpha must be a number"):
+        trnblas.grouped_gemm([1.0, np.ones(2)], [a[0], a[1]], [b[0], b[1]])
+    with pytest.raises(DTypeError, match=r"A\[1\] and B\[1\] must have one dtype"):
+        trnblas.grouped_gemm(1.0, [a[0], a[1]], [b[0], b[1].float()])
 
 
 @pytest.mark.parametrize("uplo", UPLO)

@@ -1,7 +1,11 @@
 """``nkisim judge`` and ``--baseline``: statuses, the JSON format, and comparisons with before."""
 
 import json
+import signal
+import subprocess
+import sys
 
+import psutil
 import pytest
 from click.testing import CliRunner
 
@@ -9,6 +13,7 @@ from nkisim.cli import commands
 from nkisim.judging import KINDS
 
 from .judged import RIGHT
+from .test_child import ENDLESS
 
 REFERENCE = """
 import numpy as np
@@ -118,6 +123,23 @@ def test_a_shape_for_no_parameter(command):
 
 def test_no_time(command):
     assert judged(command, "scale", *SHAPES, "--max-seconds", 0.2)[0] == 5
+
+
+@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+def test_a_command_that_a_signal_ends_leaves_no_child(sent, tmp_path):
+    (tmp_path / "kernels.py").write_text(RIGHT + ENDLESS)
+    (tmp_path / "reference.py").write_text("def matmul(a, b):\n    return a.T @ b\n")
+    given = ["kernels.py::cheat", "--reference", "reference.py::matmul"]
+    shapes = ["--shapes", "a=f32[128,32] b=f32[128,64]", "--max-seconds", "600"]
+    line = [sys.executable, "-m", "nkisim", "judge", *given, *shapes]
+    with subprocess.Popen(line, cwd=tmp_path, stderr=subprocess.DEVNULL) as judge:
+        parent = psutil.Process(judge.pid)
+        while not (children := parent.children()):
+            assert judge.poll() is None
+        judge.send_signal(sent)
+        assert judge.wait(60) == (128 + sent if sent == signal.SIGTERM else 130)
+    gone, _ = psutil.wait_procs(children, 60)
+    assert gone == children
 
 
 def test_a_profile_that_is_slower_than_before(command, tmp_path):

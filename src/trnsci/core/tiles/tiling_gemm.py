@@ -159,7 +159,7 @@ def _chosen(problem: Problem) -> Tiling:
     grouped = _in_groups(problem)
     if grouped is not None:
         return grouped
-    return best(price(problem, blocks, buffers) for blocks, buffers in _cuts(problem))
+    return best(price(problem, blocks, buffers) for blocks, buffers in cuts(problem))
 
 
 def best(candidates: Iterable[Tiling]) -> Tiling:
@@ -176,7 +176,7 @@ def _overlap(blocks: Blocks) -> int:
     return min(blocks.row_tiles, rows) * min(blocks.column_tiles, 4)
 
 
-def _cuts(problem: Problem) -> Iterator[tuple[Blocks, int]]:
+def cuts(problem: Problem) -> Iterator[tuple[Blocks, int]]:
     """Yield tilings, each with two buffers and with one; most of them fit."""
     m, n = row_tiles(problem.rows), column_tiles(problem.columns)
     k = row_tiles(problem.depth)

@@ -131,6 +131,11 @@ def is_canonical(pointers: Tensor, columns: Tensor) -> bool:
     """Return whether the columns of each row increase, so that there are no duplicates."""
     if columns.numel() < 2:
         return True
+    if on_host(columns) and on_host(pointers):
+        from scipy.sparse import csr_array
+
+        parts = (columns.numpy(), columns.numpy(), pointers.numpy())
+        return bool(csr_array(parts, shape=(pointers.numel() - 1, 1)).has_canonical_format)
     rises = columns[1:] > columns[:-1]
     # The last entry of a row and the first of the next need not be ordered.
     inner = pointers[1:-1]

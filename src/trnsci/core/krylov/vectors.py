@@ -19,7 +19,11 @@ Number: TypeAlias = Any
 _LEAST = 1e-280
 """Squares below this have lost digits to underflow."""
 
-_WIDE = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_WIDENED: dict[torch.dtype, Callable[[Tensor], Tensor]] = {
+    torch.float32: Tensor.double,
+    torch.complex64: lambda v: v.to(torch.complex128),
+}
+"""Conversions to the dtype of sums."""
 
 
 class Vectors:
@@ -43,10 +47,10 @@ class Vectors:
 
     def inner(self, a: Tensor, b: Tensor) -> Number:
         """Return the real part of ``a^H b``."""
-        wide = _WIDE.get(a.dtype)
-        if wide is not None:
-            same, a = b is a, a.to(wide)
-            b = a if same else b.to(wide)
+        widened = _WIDENED.get(a.dtype)
+        if widened is not None:
+            same, a = b is a, widened(a)
+            b = a if same else widened(b)
         if self.dim is not None:
             found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
         elif self._total is None:
@@ -85,13 +89,13 @@ class Vectors:
         v = v.detach()
         # A modulus may overflow.
         sizes = torch.maximum(v.real.abs(), v.imag.abs()) if v.is_complex() else v.abs()
-        sizes = sizes.double()
         if not v.numel():
             found = sizes.new_zeros(()) if self.dim is None else sizes.sum(self.dim, keepdim=True)
         elif self.dim is None:
             found = sizes.max()
         else:
             found = sizes.amax(self.dim, keepdim=True)
+        found = found.double()
         if self._total is not None:
             found = self._total(found)
         return found.item() if self.dim is None else found
@@ -143,5 +147,7 @@ norm: Callable[[Tensor], float] = ONE.norm
 
 def inner(a: Tensor, b: Tensor) -> Any:
     """Return ``a^H b`` of two vectors as a Python number, complex for complex vectors."""
-    wide = _WIDE.get(a.dtype, a.dtype)
-    return torch.vdot(a.to(wide), b.to(wide)).item()
+    widened = _WIDENED.get(a.dtype)
+    if widened is not None:
+        a, b = widened(a), widened(b)
+    return torch.vdot(a, b).item()

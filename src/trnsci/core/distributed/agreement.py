@@ -73,6 +73,7 @@ def agreement(
     """
     mesh = mesh_among(operands) if mesh is None else mesh
     ranks = comparing_ranks(function, mesh, group) if check else ()
+    ranks = tuple(each for each in ranks if each.others)  # one rank agrees with itself
     told = ""
 
     def describe(text: str) -> None:
@@ -83,11 +84,11 @@ def agreement(
         _check_derivatives(function, operands)
         yield describe
     except Exception as own:
-        if check:
+        if ranks:
             with suppress(RankError):  # the own error says more than that others did not answer
                 _compare(ranks, f"{_FAILED}{type(own).__name__}:{own}", own)
         raise
-    if check:
+    if ranks:
         if mesh is not None:
             told += f", mesh {mesh.mesh.tolist()}"
         _compare(ranks, told, None)

@@ -291,7 +291,8 @@ def local_of(function: str, name: str, x: Any) -> Tensor:
     """
     dims = split_dims(function, name, x)
     mesh = x.device_mesh
-    local: Tensor = x.to_local()
+    with torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad):
+        local: Tensor = x.to_local()  # an autograd node only where a gradient passes it
     wanted = list(x.shape)
     for mesh_dim, dim in enumerate(dims):
         if dim is not None:

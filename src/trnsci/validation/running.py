@@ -1,29 +1,30 @@
-"""Validation of one case: result, launch, findings on each generation, and what reaches its kernel."""
+"""Validation of one case on the simulator: result, launch, and findings on each generation.
+
+A call is also made with operands of each dtype at each level, to find those that reach the kernel.
+"""
 
 from __future__ import annotations
 
 import traceback
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
 from typing import Any, Literal
+
 import torch
+
 import nkisim
 from trnsci.core.backend.launch import SIMULATE
+from trnsci.core.backend.precision import LEVELS, precision
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 from trnsci.core.evidence import Case, relative_error
+from trnsci.core.examples import DTYPES, with_dtype
 from trnsci.core.nki import provider
 from trnsci.validation.record import Record, device_stamp, fingerprint, stamp
-import warnings
-from collections.abc import Callable
-from typing import Any
-from trnsci.core.backend.precision import LEVELS, precision
-from trnsci.core.evidence import Case
-from trnsci.core.examples import DTYPES, with_dtype
-
 
 GENERATIONS = ("gen2", "gen3", "gen4")
 _ADVISED = "gen3"

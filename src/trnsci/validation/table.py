@@ -12,7 +12,6 @@ from typing import Literal
 from trnsci.core.evidence import KernelSource, kernels_of
 from trnsci.page import PageRow, page
 from trnsci.validation.campaign import LIBRARIES
-from trnsci.validation.reach import reach_text
 from trnsci.validation.record import (
     Record,
     Unreadable,
@@ -20,7 +19,7 @@ from trnsci.validation.record import (
     hardware_records,
     read_records,
 )
-from trnsci.validation.running import GENERATIONS
+from trnsci.validation.running import GENERATIONS, reach_text
 
 FORMATS = ("text", "md", "html", "json")
 Status = Literal["passed", "failed", "stale", "unreadable", "not run"]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from each_case import each_case
 from trnsci.core.backend.precision import LEVELS
 from trnsci.core.counters import counts
-from trnsci.validation.reach import reach, reach_text
-from trnsci.validation.running import find_case
+from trnsci.validation.running import find_case, reach, reach_text
 
 
 @each_case(

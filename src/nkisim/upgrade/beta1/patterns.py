@@ -7,7 +7,13 @@ from collections.abc import Iterator
 
 from nkisim.source import COMPARISONS
 from nkisim.upgrade.beta1.affine import Axis, Index, affine, difference
-from nkisim.upgrade.beta1.results import allocated, old_calls, replaced_by, statement_of, target_of
+from nkisim.upgrade.beta1.instructions import (
+    allocated,
+    old_calls,
+    replaced_by,
+    statement_of,
+    target_of,
+)
 from nkisim.upgrade.rules import Match, rule
 from nkisim.upgrade.source import NL, Source
 

@@ -72,14 +72,6 @@ def placements_of(mesh, ndim):
     return [p for p in found if len(mesh) == 1 or p[0] != p[1] or p[0] == Replicate()]
 
 
-def placements_of(mesh, ndim):
-    """Return all placements of a tensor in which no dimension is split twice."""
-    from torch.distributed.tensor import Replicate, Shard
-
-    found = product((Replicate(), *map(Shard, range(ndim))), repeat=len(mesh))
-    return [p for p in found if len(mesh) == 1 or p[0] != p[1] or p[0] == Replicate()]
-
-
 def pool(size):
     """Return the processes of a number of ranks, started if there are none."""
     if size not in _POOLS:

@@ -7,8 +7,8 @@ With n = a b, point j1 b + j2, and k = k1 + a k2, for each row:
 
 Layout   rows on partitions, as in HBM. A group of points, both parts of all j1 for some j2, is
          transposed; it is the stationary operand of a product, which has rows on partitions again.
-         The second step has groups of all j2 for some k1. No sum has terms of two rows: a NaN stays
-         in its row
+         The second step has groups of all j2 for some k1. Rows are never in one sum: a NaN stays in
+         its row
 Limits   from gen3 on: the Tensor engine of gen2 spreads a NaN when it transposes
 Cost     per group a transposition and a product, 388 ns; n / 32 groups for 128 rows if both factors
          divide 64; the second matrices are 1 KiB of HBM for each point
@@ -35,11 +35,11 @@ class Step(NamedTuple):
     """Transforms along one dimension of a tile.
 
     Attributes:
-        extent: Number of entries along the dimension that is not transformed.
-        group: Number of these entries in a group.
-        source: Access pattern of a group in the operand; its points are contracted.
-        source_step: Distance of consecutive entries in the operand, in elements.
-        places: Access pattern of a group in the result, where consecutive entries are adjacent.
+        extent: Extent of the other dimension.
+        group: Its entries in a group.
+        source: Access pattern of a group of the operand, whose points are the depth of a product.
+        source_step: Elements from one entry to the next in the operand.
+        places: Access pattern of a group of the result, whose entries are neighbours.
     """
 
     extent: int
@@ -67,7 +67,7 @@ def transform_many_rows(
             tiles.append(nl.ndarray((r1 - r0, 2, n), dtype=nl.float32, buffer=nl.sbuf))
         for p in range(2):
             copy(tiles[0][0 : r1 - r0, p], parts[p][r0:r1], second=p > 0)
-        if r0 == 0:  # loaded after the first rows, which are needed earlier
+        if r0 == 0:  # the tables are used after the first rows
             tables = load_matrices(constants, g)
         transform_groups(tiles[0], tables[0], tiles[1], first)
         transform_groups(tiles[1], tables[1], tiles[2], last)
@@ -76,7 +76,7 @@ def transform_many_rows(
 
 
 def load_matrices(constants: Tile, g: StackedGeometry) -> list[Tile]:
-    """Return the matrix of the first step, and the matrices of the second step's groups."""
+    """Return the matrix of the first step, and those of the groups of the second."""
     assert g.many is not None
     at, many, tables = offsets(g), g.many, []
     matrices = (
@@ -92,7 +92,7 @@ def load_matrices(constants: Tile, g: StackedGeometry) -> list[Tile]:
 
 
 def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> None:
-    """Multiply each group of a tile by its matrix, or by the one matrix of all groups."""
+    """Multiply each group of a tile by its matrix, or by the only one."""
     whole = step.extent // step.group
     runs = []
     for i in range(0, whole, _TOGETHER):
@@ -100,13 +100,14 @@ def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> No
     if whole * step.group < step.extent:  # some entries again, so that the last group is full
         runs.append((whole, step.extent - step.group, 1))
     rows, size, depth = data.shape[0], 2 * data.shape[2], matrices.shape[0]
+    source, places = step.source, step.places
     vector, scalar = nisa.engine.vector, nisa.engine.scalar
     for i in range(len(runs)):
         number, start, some = runs[i]
         columns = nl.ndarray((depth, some, rows), dtype=nl.float32, buffer=nl.psum)
         for j in range(some):
             offset = (start + j * step.group) * step.source_step
-            points = data.ap(pattern=[[size, rows]] + step.source, offset=offset)
+            points = data.ap(pattern=[[size, rows], source[0], source[1], source[2]], offset=offset)
             nisa.nc_transpose(dst=columns[0:depth, j], data=points, engine=nisa.engine.tensor)
         stationary = nl.ndarray((depth, some, rows), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=stationary, src=columns, engine=scalar if i % 2 == 0 else vector)
@@ -118,9 +119,9 @@ def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> No
                 moving=matrices[0:depth, min(number + j, matrices.shape[1] - 1)],
             )
         # Scalar takes longer than Vector to write elements that are far apart.
-        places = [[size, rows], [step.group, some]] + step.places + [[1, step.group]]
+        pattern = [[size, rows], [step.group, some], places[0], places[1], [1, step.group]]
         nisa.tensor_copy(
-            dst=result.ap(pattern=places, offset=start),
+            dst=result.ap(pattern=pattern, offset=start),
             src=sums,
             engine=vector if i % 2 == 0 or step.group == 1 else scalar,
         )

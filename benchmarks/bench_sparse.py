@@ -145,20 +145,6 @@ def products(device: str) -> Iterator[Problem]:
                 )
 
 
-def transposes(device: str) -> Iterator[Problem]:
-    for size, density in ((256, 0.1), (1024, 0.1), (4096, 0.01), (16384, 0.001)):
-        A, S, T = matrices(size, density, device)
-        x = torch.randn(size, device=device)
-        rivals: dict[str, Call] = {"torch": lambda T=T, x=x: T.t() @ x}
-        if device == "cpu":
-            array = x.numpy()
-            rivals["scipy"] = lambda S=S, a=array: S.T @ a
-        name = f"{size}, {density:.1%}"
-        yield Problem(f"A.T @ x {name}", lambda A=A, x=x: A.T @ x, rivals, inner=True)
-        view = A.transposed_view
-        yield Problem(f"A.transposed_view() @ x {name}", lambda v=view, x=x: v() @ x, rivals)
-
-
 def gradients(device: str) -> Iterator[Problem]:
     for size, density, width in ((1024, 0.01, 32), (4096, 0.01, 32)):
         A, _, _ = matrices(size, density, device)
@@ -263,7 +249,7 @@ def solutions(device: str) -> Iterator[Problem]:
         yield Problem(name, ours, {"scipy": scipys}, has_goal=False)
 
 
-GROUPS = (conversions, products, transposes, gradients, blocks, attention, solutions)
+GROUPS = (conversions, products, gradients, blocks, attention, solutions)
 
 
 def timings_of(

@@ -105,7 +105,7 @@ def block_ordering(A: SparseMatrix, block_size: int = 128) -> BlockOrdering:
     """
     size = whole("block_ordering", "block_size", block_size, least=1, error=FlagError)
     csr = A.to_csr().detach().cpu()
-    rows, columns = (a.numpy() for a in (csr.pattern.row_indices, csr.pattern.indices))
+    rows, columns = (a.numpy() for a in (csr.pattern.row_indices, csr.col_indices))
     natural = tuple(np.arange(n) for n in csr.shape)
     found: dict[str, tuple[np.ndarray, np.ndarray]] = {"natural": (natural[0], natural[1])}
     found["clusters"] = _clusters(rows, columns, csr.shape, size)

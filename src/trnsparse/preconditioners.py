@@ -93,7 +93,7 @@ def block_jacobi_preconditioner(A: SparseMatrix, block_size: int | None = None) 
     size = whole(name, "block_size", block_size, 1, error=FlagError)
     csr = _csr(name, A)
     n = csr.shape[0]
-    rows, columns = csr.pattern.row_indices, csr.pattern.indices
+    rows, columns = csr.pattern.row_indices, csr.col_indices
     chosen = (rows // size == columns // size).nonzero().squeeze(-1)
     rows, columns, values = rows[chosen], columns[chosen], csr.values[chosen]
     blocks = values.new_zeros(-(-n // size), size, size)
@@ -124,7 +124,7 @@ def ssor_preconditioner(A: SparseMatrix, omega: float | None = None) -> Precondi
     lower = _lower(_csr(name, A))
     diagonal = checked_diagonal(name, _last_entries(lower))
     omega = relaxation(lower, diagonal) if omega is None else omega
-    below = lower.pattern.row_indices != lower.pattern.indices
+    below = lower.pattern.row_indices != lower.col_indices
     scaled = lower.with_values(torch.where(below, omega * lower.values, lower.values))
     return _Substitutions(scaled, omega * (2 - omega) * diagonal, None)
 
@@ -329,7 +329,7 @@ def _csr(function: str, A: Any) -> CSRMatrix:
 
 def _lower(csr: CSRMatrix) -> CSRMatrix:
     """Return the lower triangle, with all of its diagonal stored."""
-    chosen = csr.pattern.row_indices >= csr.pattern.indices
+    chosen = csr.pattern.row_indices >= csr.col_indices
     return _with_diagonal(csr, chosen)
 
 

@@ -97,7 +97,7 @@ def spmv_symmetric(
     if A.shape[0] != A.shape[1]:
         raise OperandError(f"spmv_symmetric: A must be square, got {A.shape}")
     triangle = A.to_csr()
-    rows, columns = triangle.pattern.row_indices, triangle.pattern.indices
+    rows, columns = triangle.pattern.row_indices, triangle.col_indices
     read = rows <= columns if uplo == "upper" else rows >= columns
     triangle = triangle.with_values(torch.where(read, triangle.values, 0.0))
     # The other triangle is the transpose without the diagonal, which is already included.

@@ -5,13 +5,11 @@ from math import prod
 import numpy as np
 import pytest
 import torch
-from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.autograd import forward_ad
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import trnsparse as ts
 from each_case import each_case
-from trnsci.core.backend.explanation import explain
 from trnsci.core.errors import DeviceError, DTypeError, OperandError
 
 from .cases import FORMATS, in_format, random_dense
@@ -329,59 +327,3 @@ def test_a_new_matrix_is_transposed_in_a_whole_graph():
     )
     got = compiled(A.values)
     assert torch.equal(got, ts.from_dense(dense.mT.contiguous()).values)
-
-
-@each_case("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128])
-@each_case("index", [torch.int32, torch.int64])
-def test_products_of_transposes(dtype, index):
-    dense = random_dense(9, 6, dtype=dtype)
-    given = ts.from_dense(dense)
-    parts = given.values, given.col_indices.to(index), given.row_ptrs.to(index)
-    A, x = ts.CSRMatrix(*parts, (9, 6)), random_dense(9, 1, 1.0, 1, dtype)[:, 0]
-    B = random_dense(9, 3, 1.0, 2, dtype)
-    transposed = A.T
-    for _ in range(3):  # of entries by columns, by rows, and of the cached product
-        torch.testing.assert_close(transposed @ x, dense.T @ x)
-        torch.testing.assert_close(transposed @ x.conj(), dense.T @ x.conj())
-        torch.testing.assert_close(transposed @ B, dense.T @ B)
-    torch.testing.assert_close(A.transposed_view() @ x, dense.T @ x)
-    torch.testing.assert_close(A.to_csc() @ dense[0], dense @ dense[0])
-    torch.testing.assert_close(A.H @ x, dense.mH @ x)
-    assert A.T.row_ptrs.dtype is A.T.col_indices.dtype is index
-    found = transposed.values, transposed.col_indices, transposed.row_ptrs
-    assert torch.equal(ts.CSRMatrix(*found, (6, 9)).to_dense(), dense.T)
-
-
-@each_case("use", [lambda At, x: At @ x, lambda At, x: At.values.sum(), lambda At, x: At.nnz])
-def test_a_transpose_does_not_follow_its_matrix(use):
-    dense = random_dense(6, 5)
-    A, x = ts.from_dense(dense), torch.ones(6, dtype=torch.float64)
-    transposed = A.T
-    A.values.mul_(2)
-    A.col_indices.zero_()
-    use(transposed, x)
-    transposed.values.mul_(3)
-    torch.testing.assert_close(transposed.to_dense(), 3 * dense.T)
-    torch.testing.assert_close(transposed @ x, 3 * dense.T @ x)
-
-
-def test_a_transpose_outlives_transforms_and_modes():
-    dense = random_dense(6, 5)
-    x, y = torch.ones(6, dtype=torch.float64), torch.arange(6.0, dtype=torch.float64)
-
-    def first_use(use):
-        transposed = ts.from_dense(dense).T
-        use(transposed)
-        assert type(transposed.values) is type(transposed.col_indices) is torch.Tensor
-        torch.testing.assert_close(transposed @ y, dense.T @ y)
-
-    def in_fake_mode(A):
-        # torch refuses real tensors among fake ones.
-        with FakeTensorMode(), pytest.raises(AssertionError, match="FakeTensor"):
-            A.matmul(x)
-
-    first_use(in_fake_mode)
-    first_use(lambda A: torch.func.grad(lambda v: A.matmul(v).sum())(x))
-    first_use(lambda A: torch.vmap(A.matmul)(torch.eye(6, dtype=torch.float64)))
-    first_use(lambda A: torch.compile(A.matmul, backend="eager", fullgraph=True)(x))
-    first_use(lambda A: explain(lambda: A @ x))

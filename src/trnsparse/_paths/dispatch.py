@@ -13,7 +13,6 @@ from trnsci.core.interop import is_fake, without_function_modes, without_modes
 from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.numbers.values import inert
 from trnsparse._library import LIBRARY
-from trnsparse._patterns.layouts import suits_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.block_products import blocks_times
 from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
@@ -50,28 +49,15 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
     return TILED_SPMM(tiles.data, places.pointers, places.indices, b, pattern.rows)
 
 
-def uses_columns(transposed: RowMatrix, b: Tensor) -> bool:
-    """Return whether a product is computed from entries by columns, without ordering them.
-
-    Args:
-        transposed: The transpose of the matrix.
-        b: The dense operand.
-    """
-    if b.ndim > 1 or kernels_wanted():
-        return False
-    return suits_scipy(transposed.values, transposed.pattern.indices) and inert(b)
-
-
 def _show_plan(matrix: RowMatrix, b: Tensor) -> None:
     """Record the predicted times of a product for ``explain``."""
     from trnsparse._paths.operations import SPMM
 
     pattern = matrix.pattern
     path, _ = SPMM.choose(matrix.values, pattern.pointers, pattern.indices, b)
-    given = pattern.pointers, pattern.indices
+    given = pattern.exposed  # derived tensors have no values in an explanation
     if path != "pytorch" and not any(map(is_fake, given)):
         with without_modes(), without_function_modes():
-            # Derived tensors have no values in an explanation.
             plan = plan_product(Pattern(*given, pattern.shape), b.shape[1], dtype_name(b.dtype))
         note(Step(SPMM.qualified_name, path, f"predicted times\n{plan}"))
 

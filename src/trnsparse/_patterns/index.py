@@ -5,8 +5,7 @@ On a CPU, NumPy and SciPy need one pass where torch would sort.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -15,14 +14,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
-from trnsci.core.interop import (
-    dispatch_modes,
-    is_wrapped,
-    transform_level,
-    unwrapped,
-    without_modes,
-    without_transforms,
-)
+from trnsci.core.interop import is_wrapped, transform_level, unwrapped, without_transforms
 from trnsci.core.numbers.values import concrete
 
 INDEX_DTYPES = (torch.int32, torch.int64)
@@ -47,19 +39,6 @@ def outside_transforms(function: F) -> F:
             return function(*values)
 
     return cast(F, call)
-
-
-@contextmanager
-def outside_modes() -> Iterator[None]:
-    """Run a block outside of torch's transforms and modes, such as that of fake tensors.
-
-    Tensors made inside of one would not be valid after it.
-    """
-    if is_compiling() or not (dispatch_modes() or transform_level() is not None):
-        yield
-        return
-    with without_transforms(), without_modes():
-        yield
 
 
 def plain(arg: Any) -> Any:

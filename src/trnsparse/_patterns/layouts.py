@@ -70,15 +70,6 @@ def as_scipy_csr(values: Tensor, pattern: Pattern) -> Any:
     return csr_array(tuple(array_of(t) for t in parts), shape=pattern.shape)
 
 
-def as_scipy_csc(values: Tensor, by_columns: Pattern) -> Any:
-    """Return SciPy's ``csc_array`` on the memory of ``values``."""
-    from scipy.sparse import csc_array
-
-    pointers, indices = by_columns.narrow
-    parts = (array_of(t) for t in (values, indices, pointers))
-    return csc_array(tuple(parts), shape=(by_columns.columns, by_columns.rows))
-
-
 def as_scipy_bsr(blocks: Tensor, pattern: Pattern) -> Any:
     """Return SciPy's ``bsr_array`` of whole blocks on the memory of ``blocks``."""
     from scipy.sparse import bsr_array

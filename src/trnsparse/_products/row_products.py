@@ -8,7 +8,6 @@ is a gather and a scatter in torch operations. No path makes the sparse matrix d
 from __future__ import annotations
 
 from collections.abc import Callable
-from copy import copy
 from typing import Any, TypeAlias
 
 import torch
@@ -18,7 +17,7 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.interop import forward_level
 from trnsci.core.numbers.conversions import array_of
 from trnsci.core.numbers.values import concrete, inert, one_cotangent
-from trnsparse._patterns.layouts import NATIVE, as_scipy_csc, as_scipy_csr, as_torch_csr, has_mkl
+from trnsparse._patterns.layouts import NATIVE, as_scipy_csr, as_torch_csr, has_mkl
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.tiles import TileHolder
 
@@ -92,21 +91,6 @@ def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
     if not each:
         return b.new_zeros(*batch, pattern.rows, b.shape[-1])
     return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
-
-
-def column_product(transposed: RowMatrix, b: Tensor, entries: Tensor | None = None) -> Tensor:
-    """Return the product of a matrix by columns and a plain vector.
-
-    Args:
-        transposed: The transpose of the matrix.
-        b: The vector.
-        entries: Other entries of the matrix, in the order of those of ``transposed``.
-    """
-    by_columns = transposed.made_by(as_scipy_csc)
-    if entries is not None:
-        by_columns = copy(by_columns)
-        by_columns.data = array_of(entries)
-    return torch.from_numpy(by_columns @ array_of(b))
 
 
 def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:

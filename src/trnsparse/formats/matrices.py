@@ -188,9 +188,7 @@ class CSRMatrix(CSRStorage, SparseMatrix):
 
     def transposed_view(self) -> CSCMatrix:
         """Return the transpose in CSC format, on the same memory."""
-        made = CSCMatrix._of(self.values, self.pattern)
-        made._product_cache = self._matrix
-        return made
+        return CSCMatrix._of(self.values, self.pattern)
 
     def multiply(self, other: Any) -> CSRMatrix:
         """Return the elementwise product with a number, a dense or a sparse matrix.
@@ -210,7 +208,7 @@ class CSRMatrix(CSRStorage, SparseMatrix):
                 )
             dense = other.expand(*other.shape[:-2], *self.shape)
             return self._with_data(
-                self.values * dense[..., self.pattern.row_indices, self.pattern.indices]
+                self.values * dense[..., self.pattern.row_indices, self.col_indices]
             )
         return self._with_data(self.values * other)
 

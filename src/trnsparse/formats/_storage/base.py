@@ -49,11 +49,6 @@ class StoredMatrix(ABC):
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         """Return entries and pattern by rows; duplicates are allowed and are summed."""
 
-    @property
-    def _stored(self) -> Tensor:
-        """The stored entries in any order, for their number, dtype and device."""
-        return self._data
-
     # -- entries -----------------------------------------------------------------------------------
 
     @property
@@ -80,12 +75,12 @@ class StoredMatrix(ABC):
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the entries."""
-        return self._stored.dtype
+        return self._data.dtype
 
     @property
     def device(self) -> torch.device:
         """The device of the entries and indices."""
-        return self._stored.device
+        return self._data.device
 
     @property
     def requires_grad(self) -> bool:
@@ -166,7 +161,7 @@ class StoredMatrix(ABC):
 
         The same as ``@``, which ``torch.compile(fullgraph=True)`` does not trace.
         """
-        agree("matmul", "the matrix", self._stored, "the dense operand", other)
+        agree("matmul", "the matrix", self._data, "the dense operand", other)
         shape, ndim = other.shape, other.ndim
         if ndim == 0 or shape[0 if ndim == 1 else -2] != self.shape[1]:
             raise OperandError(

@@ -16,17 +16,17 @@ from trnsparse._patterns.dense import above, check_threshold, no_zeros, nonzero_
 from trnsparse._patterns.layouts import as_torch_bsr, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import RowMatrix
+from trnsparse.formats._storage.base import StoredMatrix
 from trnsparse.formats._storage.checks import (
     check_compressed,
     check_indices,
     check_values,
     shape_of,
 )
-from trnsparse.formats._storage.compressed import CompressedMatrix
 
 
 @dataclass(eq=False, repr=False)
-class BSRStorage(CompressedMatrix):
+class BSRStorage(StoredMatrix):
     """Dense square blocks by block rows: blocks, block columns and block row pointers."""
 
     blocks: Tensor
@@ -38,7 +38,6 @@ class BSRStorage(CompressedMatrix):
     _pattern_cache: Pattern | None = field(default=None, init=False)
     _product_cache: RowMatrix | None = field(default=None, init=False)
     _entry_ndim = 3
-    _index_names = ("block_row_ptrs", "block_col_indices")
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -69,9 +68,10 @@ class BSRStorage(CompressedMatrix):
 
     @classmethod
     def _of(cls, blocks: Tensor, pattern: Pattern, shape: tuple[int, int]) -> Self:
-        made = cls.__new__(cls)
-        made.blocks, made.shape, made._pattern_cache = blocks, shape, pattern
-        made.block_size = blocks.shape[-1]
+        size = blocks.shape[-1]
+        pointers, indices = pattern.exposed
+        made = cls(blocks, indices, pointers, shape, size, validate=False)
+        made._pattern_cache = pattern
         return made
 
     @classmethod
@@ -117,8 +117,13 @@ class BSRStorage(CompressedMatrix):
         return -(-self.shape[0] // self.block_size), -(-self.shape[1] // self.block_size)
 
     @property
-    def _pattern_shape(self) -> tuple[int, int]:
-        return self.grid
+    def pattern(self) -> Pattern:
+        """Positions of the blocks in the grid of blocks."""
+        given = self.block_row_ptrs, self.block_col_indices, self.grid
+        cached = self._pattern_cache
+        if cached is None or cached.snapshot is None or not cached.snapshot.holds(*given):
+            cached = self._pattern_cache = Pattern.of(*given)
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -146,7 +151,7 @@ class BSRStorage(CompressedMatrix):
     @property
     def n_blocks(self) -> int:
         """Number of stored blocks."""
-        return self.blocks.shape[-3]
+        return self.block_col_indices.shape[0]
 
     @property
     def nnz(self) -> int:
@@ -188,7 +193,7 @@ class BSRStorage(CompressedMatrix):
 
     def diagonal(self) -> Tensor:
         """Return the main diagonal, zero where no block is stored."""
-        chosen = (self.pattern.row_indices == self.pattern.indices).nonzero().squeeze(-1)
+        chosen = (self.pattern.row_indices == self.block_col_indices).nonzero().squeeze(-1)
         entries = self.blocks.index_select(-3, chosen).diagonal(dim1=-2, dim2=-1)
         zeros = self.blocks.new_zeros(*self.batch_shape, min(self.grid), self.block_size)
         found = zeros.index_add(-2, self.pattern.indices[chosen], entries)

@@ -8,21 +8,19 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsparse._paths.dispatch import uses_columns
 from trnsparse._patterns.layouts import as_torch_csc, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
-from trnsparse._products.row_products import RowMatrix, column_product
+from trnsparse.formats._storage.base import StoredMatrix
 from trnsparse.formats._storage.checks import (
     check_compressed,
     check_indices,
     check_values,
     shape_of,
 )
-from trnsparse.formats._storage.compressed import CompressedMatrix
 
 
 @dataclass(eq=False, repr=False)
-class CSCStorage(CompressedMatrix):
+class CSCStorage(StoredMatrix):
     """Entries by columns: values, row indices and column pointers."""
 
     values: Tensor
@@ -31,8 +29,6 @@ class CSCStorage(CompressedMatrix):
     shape: tuple[int, int]
     validate: InitVar[bool] = True
     _pattern_cache: Pattern | None = field(default=None, init=False)
-    _product_cache: RowMatrix | None = field(default=None, init=False)
-    _index_names = ("col_ptrs", "row_indices")
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -48,14 +44,20 @@ class CSCStorage(CompressedMatrix):
 
     @classmethod
     def _of(cls, values: Tensor, by_columns: Pattern) -> Self:
-        made = cls.__new__(cls)
-        made.values, made._pattern_cache = values, by_columns
-        made.shape = (by_columns.columns, by_columns.rows)
+        shape = (by_columns.columns, by_columns.rows)
+        pointers, indices = by_columns.exposed
+        made = cls(values, indices, pointers, shape, validate=False)
+        made._pattern_cache = by_columns
         return made
 
     @property
-    def _pattern_shape(self) -> tuple[int, int]:
-        return self.shape[1], self.shape[0]
+    def pattern(self) -> Pattern:
+        """Positions of the entries, as the pattern of the transpose."""
+        given = self.col_ptrs, self.row_indices, (self.shape[1], self.shape[0])
+        cached = self._pattern_cache
+        if cached is None or cached.snapshot is None or not cached.snapshot.holds(*given):
+            cached = self._pattern_cache = Pattern.of(*given)
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -73,16 +75,10 @@ class CSCStorage(CompressedMatrix):
         by_rows, order = self.pattern.transposed
         return self.values.index_select(-1, order), by_rows
 
-    def _product(self, b: Tensor) -> Tensor:
-        pattern, held = self.pattern, self._product_cache
-        if held is None or held.values is not self.values or held.pattern is not pattern:
-            held = self._product_cache = RowMatrix(self.values, pattern)
-        return column_product(held, b) if uses_columns(held, b) else super()._product(b)
-
     @property
     def nnz(self) -> int:
         """Number of stored entries, explicit zeros included."""
-        return self.values.shape[-1]
+        return self.row_indices.shape[0]
 
     def to_scipy(self) -> Any:
         """Return SciPy's ``csc_array``; data are shared as in ``CSRMatrix.to_scipy``."""

@@ -3,38 +3,34 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsci.core.numbers.conversions import dtype_name
-from trnsparse._paths.dispatch import run_spmm, uses_columns
+from trnsparse._paths.dispatch import run_spmm
 from trnsparse._patterns.conversions import compressed, transposed, united
 from trnsparse._patterns.dense import nonzero_entries
-from trnsparse._patterns.index import counted, group_sums, outside_modes
-from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy, suits_scipy
+from trnsparse._patterns.index import counted, group_sums
+from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.algebra import added, sparse_product
-from trnsparse._products.row_products import RowMatrix, column_product
+from trnsparse._products.row_products import RowMatrix
 from trnsparse._products.tiles import LIMIT, ProductPlan, plan_product
-from trnsparse.formats._storage.base import check_same_shape
+from trnsparse.formats._storage.base import StoredMatrix, check_same_shape
 from trnsparse.formats._storage.checks import (
     check_compressed,
     check_indices,
     check_values,
     shape_of,
 )
-from trnsparse.formats._storage.compressed import CompressedMatrix
 
 
 @dataclass(eq=False, repr=False)
-class CSRStorage(CompressedMatrix):
-    """Entries by rows: values, column indices and row pointers.
-
-    The entries of a transpose are ordered when they are first read, or at the second product.
-    """
+class CSRStorage(StoredMatrix):
+    """Entries by rows: values, column indices and row pointers."""
 
     values: Tensor
     col_indices: Tensor
@@ -43,10 +39,6 @@ class CSRStorage(CompressedMatrix):
     validate: InitVar[bool] = True
     _pattern_cache: Pattern | None = field(default=None, init=False)
     _product_cache: RowMatrix | None = field(default=None, init=False)
-    _unordered: tuple[Tensor, RowMatrix] | None = field(default=None, init=False)
-    """Of a transpose, until its entries are ordered: these, and the matrix in whose order."""
-    _multiplied: bool = field(default=False, init=False)
-    _index_names = ("row_ptrs", "col_indices")
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -66,8 +58,9 @@ class CSRStorage(CompressedMatrix):
 
     @classmethod
     def _of(cls, values: Tensor, pattern: Pattern) -> Self:
-        made = cls.__new__(cls)
-        made.values, made.shape, made._pattern_cache = values, pattern.shape, pattern
+        pointers, indices = pattern.exposed
+        made = cls(values, indices, pointers, pattern.shape, validate=False)
+        made._pattern_cache = pattern
         return made
 
     @classmethod
@@ -78,30 +71,13 @@ class CSRStorage(CompressedMatrix):
     # -- provided by each format -------------------------------------------------------------------
 
     @property
-    def _pattern_shape(self) -> tuple[int, int]:
-        return self.shape
-
-    def _order(self) -> None:
-        assert self._unordered is not None
-        entries, matrix = self._unordered
-        with outside_modes():
-            values, pattern = transposed(entries, matrix.pattern)
-        if "values" not in self.__dict__:
-            self.values = values
-        self._pattern_cache, self._unordered = pattern, None
-
-    if not TYPE_CHECKING:
-
-        def __getattr__(self, name: str) -> Any:
-            """Return an array of a transpose whose entries are not ordered, or a copied index."""
-            if self._unordered is None or name not in ("values", *self._index_names):
-                return super().__getattr__(name)
-            self._order()
-            return getattr(self, name)
-
-    @property
-    def _stored(self) -> Tensor:
-        return self.values if self._unordered is None else self._unordered[0]
+    def pattern(self) -> Pattern:
+        """Positions of the entries; shared with matrices derived from this one."""
+        given = self.row_ptrs, self.col_indices, self.shape
+        cached = self._pattern_cache
+        if cached is None or cached.snapshot is None or not cached.snapshot.holds(*given):
+            cached = self._pattern_cache = Pattern.of(*given)
+        return cached
 
     @property
     def _data(self) -> Tensor:
@@ -129,7 +105,7 @@ class CSRStorage(CompressedMatrix):
     @property
     def nnz(self) -> int:
         """Number of stored entries, explicit zeros included."""
-        return self._stored.shape[-1]
+        return self.col_indices.shape[0]
 
     @property
     def data(self) -> Tensor:
@@ -162,12 +138,7 @@ class CSRStorage(CompressedMatrix):
 
     def transpose(self) -> Self:
         """Return the transpose in CSR format, columns in order."""
-        values, pattern = self.values, self.pattern
-        if not suits_scipy(values, pattern.indices):
-            return self._of(*transposed(values, pattern))
-        made = type(self).__new__(type(self))
-        made.shape, made._unordered = self.shape[::-1], (values.detach().clone(), self._matrix)
-        return made
+        return self._of(*transposed(self.values, self.pattern))
 
     def to_scipy(self) -> Any:
         """Return SciPy's ``csr_array``; not for a batch.
@@ -190,10 +161,6 @@ class CSRStorage(CompressedMatrix):
     # -- algebra -----------------------------------------------------------------------------------
 
     def _product(self, b: Tensor) -> Tensor:
-        waiting = self._unordered
-        if waiting is not None and not self._multiplied and uses_columns(waiting[1], b):
-            self._multiplied = True
-            return column_product(waiting[1], b, waiting[0])
         return run_spmm(self._matrix, b)
 
     @property

@@ -23,6 +23,7 @@ READERS = {
     "nkisim/checks/langcheck/api.py": "makes findings of faults of calls",
     "nkisim/checks/langcheck/unit.py": "makes findings of what the source shows",
     "nkisim/collectives/varying.py": "makes findings of faults of sizes",
+    "nkisim/judging/answers.py": "quotes the finding that refuses a kernel",
     "nkisim/judging/entry.py": "quotes findings of the child process in a verdict",
     "nkisim/serve/editor.py": "shows findings in an editor",
     "nkisim/spec/call.py": "makes findings of violations",
@@ -30,6 +31,7 @@ READERS = {
     "nkisim/cli/upgrading.py": "writes changes of an upgrade, with texts of their own",
     "nkisim/tuning/search.py": "writes why a variant is dropped",
     "nkisim/upgrade/engine.py": "makes such changes, and comments of them",
+    "trnsci/core/testing/contract.py": "compares warnings of Python",
     "trnsci/cli/validate.py": "writes why a validation failed: a text of its own record",
     "trnsci/validation/table.py": "writes why a validation failed: a text of its own record",
 }

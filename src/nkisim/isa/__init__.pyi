@@ -362,11 +362,11 @@ def dma_transpose(
 
     Args:
         dst: Tile in SBUF that receives the transposed tensor.
-        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``. Its
-            elements have 2 or 4 bytes; in hwdge mode or with gathered rows they have 2
-            bytes.
-        axes: Order of the dimensions of ``src`` in ``dst``. The number of dimensions
-            determines it: (1, 0), (2, 1, 0) or (3, 1, 2, 0); None is the same.
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``,
+            whose elements have 2 or 4 bytes; in hwdge mode or with gathered rows they have
+            2 bytes.
+        axes: Order of the dimensions of ``src`` in ``dst``, which their number
+            determines: (1, 0), (2, 1, 0) or (3, 1, 2, 0); None is the same.
         dge_mode: Generator of the descriptors of the transfer: ``swdge`` (software),
             ``hwdge`` (hardware, gen3 and later), ``none`` for descriptors that are made
             before the kernel runs, or ``unknown`` for the choice of the compiler.
@@ -1027,8 +1027,8 @@ def tensor_reduce(
         axis: Reduced dimension, or a tuple of them: the last dimensions of ``data``,
             without the partitions.
         negate: Whether the result is negated.
-        keepdims: Whether the shape of ``dst`` has extent 1 for each reduced dimension,
-            or leaves them out. The values are the same.
+        keepdims: Whether ``dst`` has extent 1 for each reduced dimension; otherwise
+            ``dst`` lacks these dimensions, with the same values.
         name: Label of the call; it has no effect.
     """
 

@@ -167,9 +167,9 @@ def dma_transpose(
 
     Args:
         dst: Tile in SBUF that receives the transposed tensor.
-        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``. Its elements
+        src: Tensor in HBM or SBUF with 2 to 4 dimensions, of the dtype of ``dst``, whose elements
             have 2 or 4 bytes; in hwdge mode or with gathered rows they have 2 bytes.
-        axes: Order of the dimensions of ``src`` in ``dst``. The number of dimensions determines it:
+        axes: Order of the dimensions of ``src`` in ``dst``, which their number determines:
             (1, 0), (2, 1, 0) or (3, 1, 2, 0); None is the same.
     """
     if type(src) is not Partial:

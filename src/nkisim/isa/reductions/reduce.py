@@ -243,8 +243,8 @@ def tensor_reduce(
         axis: Reduced dimension, or a tuple of them: the last dimensions of ``data``, without the
             partitions.
         negate: Whether the result is negated.
-        keepdims: Whether the shape of ``dst`` has extent 1 for each reduced dimension, or leaves
-            them out. The values are the same.
+        keepdims: Whether ``dst`` has extent 1 for each reduced dimension; otherwise ``dst`` lacks
+            these dimensions, with the same values.
     """
     function = as_op(op)
     assert function is not None

@@ -10,7 +10,7 @@ from required import requiring
 from trnrand import Generator
 from trnrand._library import LIBRARY
 from trnsci.core.counters import counts
-from trnsci.core.errors import BackendError
+from trnsci.core.errors import BackendError, NkiRefusalWarning
 from trnsci.core.testing.contract import OperationContract, Sample
 
 
@@ -48,7 +48,10 @@ class TestOperations(OperationContract):
 def test_wide_samples_are_refused_and_counted():
     with trnrand.backend("simulator"):
         before = counts()
-        trnrand.uniform(3, dtype=torch.float64, generator=Generator(1))
+        with pytest.warns(
+            NkiRefusalWarning, match=r"^trnrand.uniform: torch computes trnrand.draw"
+        ):
+            trnrand.uniform(3, dtype=torch.float64, generator=Generator(1))
         assert (counts() - before).refusals == {
             ("trnrand.draw", "the kernel does not take torch.float64"): 1
         }

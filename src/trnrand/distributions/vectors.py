@@ -22,7 +22,7 @@ def _vectors(mean: Tensor, covariance: Tensor, size: Shape, **_: object) -> Shap
     return *batch, mean.shape[-1]
 
 
-def _normals(request: Request) -> Tensor:
+def _multivariate_normal(request: Request) -> Tensor:
     mean, factor = request.parameters.values()
     z = _standard(request)
     return request.result(
@@ -49,7 +49,9 @@ def _rotated(z: Tensor, factor: Tensor) -> Tensor:
     return z @ factor.mT if factor.ndim == 2 else (factor @ z[..., None])[..., 0]
 
 
-@distribution(_normals, pathwise=_normals_rule, leading=2, shape=_vectors, kind="normal")
+@distribution(
+    _multivariate_normal, pathwise=_normals_rule, leading=2, shape=_vectors, kind="normal"
+)
 def multivariate_normal(
     mean: Tensor,
     covariance: Tensor,

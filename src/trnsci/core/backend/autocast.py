@@ -20,6 +20,8 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from trnsci.core.interop import constant_to_compile
+
 Autocast = Literal["lower", "float32", "keep"]
 
 _LOWER = (torch.float16, torch.bfloat16)
@@ -30,9 +32,14 @@ def autocast_device(args: Iterable[Any]) -> str | None:
     for arg in args:
         if isinstance(arg, Tensor):
             kind = arg.device.type
-            applies = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-            return kind if applies else None
+            return kind if _has_autocast(kind) and torch.is_autocast_enabled(kind) else None
     return None
+
+
+@constant_to_compile
+def _has_autocast(kind: str) -> bool:
+    # The compiler of torch 2.11 and before does not trace the function of torch.
+    return torch.amp.is_autocast_available(kind)
 
 
 def cast_arguments(rule: Autocast, device: str, args: Sequence[Any]) -> tuple[Any, ...]:

@@ -94,11 +94,15 @@ def _warn_once(cause: tuple[str, ...], message: str, category: type[Warning]) ->
 
 
 def _called_function() -> str:
-    """Return the qualified name of the outermost public function of a library on the stack."""
+    """Return the qualified name of the outermost public function of a library on the stack.
+
+    A private function with an underscore before a public name, such as the sampler of a
+    distribution, counts as the public one.
+    """
     called = ""
     for frame in _inner_frames():
         package = _package(frame)
-        name = frame.f_code.co_qualname.partition(".<locals>")[0]
+        name = frame.f_code.co_qualname.partition(".<locals>")[0].removeprefix("_")
         if package in _LIBRARIES and name.partition(".")[0] in sys.modules[package].__all__:
             called = f"{package}.{name}"
     return called

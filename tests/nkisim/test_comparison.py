@@ -1,8 +1,12 @@
-"""Comparison of outputs: equal bits, the largest difference, the change in units of the largest."""
+"""Comparison of outputs: equal bits, largest differences, roundings of a reference."""
+
+import math
 
 import numpy as np
 import pytest
 
+from nkisim.trials.arguments import Arguments
+from nkisim.trials.comparison import Reference, compared
 from nkisim.trials.running import arrays_of, differences, relative_change
 
 
@@ -36,3 +40,25 @@ def test_the_change_is_relative_to_the_largest_element(old, new, change):
 def test_arrays_are_found_in_containers_in_order():
     parts = {"a": (np.ones(1), [np.ones(2), None]), "b": np.ones(3)}
     assert [a.size for a in arrays_of(parts)] == [1, 2, 3]
+
+
+def erf_gelu(x):
+    """The formula of gelu, which cancels to 0 from about -8.3 on in float64."""
+    return x * 0.5 * (1 + np.vectorize(math.erf)(x / math.sqrt(2)))
+
+
+def erfc_gelu(x):
+    return x * 0.5 * np.vectorize(math.erfc)(-x / math.sqrt(2))
+
+
+def test_roundings_of_the_reference_are_not_errors():
+    x = np.array([-9.0, -8.5, -1.0, 0.5, 9.0], np.float32)
+    arguments, reference = Arguments((x,), {}), Reference(erf_gelu)
+    expected = reference(arguments)
+    exact = erfc_gelu(x.astype(np.float64)).astype(np.float32)
+    assert expected[0][0] == 0 != exact[0]
+    found = compared([exact], expected, arguments, reference, seed=0)
+    assert found.passed
+    assert found.ulps < 1
+    wrong = exact + np.float32([1e-13, 0, 0, 0, 0])
+    assert not compared([wrong], expected, arguments, reference, seed=0).passed

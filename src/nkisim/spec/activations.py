@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import cache
 
 import numpy as np
-from numpy.polynomial import chebyshev
 
 Array = np.ndarray
 Function = Callable[[Array], Array]
@@ -82,7 +81,7 @@ def _erfc_series() -> Array:
         x = 2 / t - 2
         return np.array([math.log(math.erfc(v)) + v * v for v in x]) - np.log(t)
 
-    return chebyshev.chebinterpolate(sample, 36)
+    return np.polynomial.chebyshev.chebinterpolate(sample, 36)
 
 
 def _erfc(x: Array) -> Array:
@@ -91,7 +90,7 @@ def _erfc(x: Array) -> Array:
     low = 2 / (2 + _ERFC_END)
     t = 2 / (2 + a)
     u = (t - low) * 2 / (1 - low) - 1
-    tail = t * np.exp(-a * a + chebyshev.chebval(u, _erfc_series()))
+    tail = t * np.exp(-a * a + np.polynomial.chebyshev.chebval(u, _erfc_series()))
     tail = np.where(np.abs(x) > _ERFC_END, 0.0, tail)
     return np.where(x >= 0, tail, 2.0 - tail)
 

@@ -2,12 +2,13 @@
 
 An element may differ from the reference's by
 
-    8 (u + sqrt(n) 2**-24) (|r| + d) + the smallest normal number of its type
+    8 (u + sqrt(n) 2**-24) (|r| + d) + 8 2**-53 m + the smallest normal number of its type
 
-r is the reference's element, and d its condition: twice by how much it changes, in the mean, where
-every input changes by its own size. u is the unit roundoff of the narrowest floating-point type of
-inputs and outputs, and n the length of the longest sum, whose float32 roundings add up like a
-random walk. For float32 u is 2**-17, not 2**-24: kernels may multiply float32 numbers as sums of
+r is the reference's element, and m the largest modulus of the output: the reference is rounded to
+float64, too, and its terms may cancel. d is the condition of the element: twice its mean change
+when every input changes by its own size. u is the unit roundoff of the narrowest floating-point
+type of inputs and outputs, and n the length of the longest sum, whose float32 roundings add up like
+a random walk. For float32 u is 2**-17, not 2**-24: kernels may multiply float32 numbers as sums of
 two bfloat16 numbers, which have 16 bits.
 """
 
@@ -28,6 +29,7 @@ from nkisim.trials.running import arrays_of
 
 _PRODUCTS = 2.0**-17
 _SUMS = 2.0**-24
+_REFERENCE = 2.0**-53
 _STEP = 2.0**-30
 _CHANGES = 8
 _limits_of: Any = ml_dtypes.finfo
@@ -44,8 +46,9 @@ class Comparison:
     Attributes:
         passed: Whether each element is within the tolerance.
         problem: What is wrong besides elements: their number, shape or type.
-        ulps: Largest error in units in the last place of the output's type, at the larger of the
-            element's size and its condition. Near a cancellation the condition is larger.
+        ulps: Largest error beyond the reference's rounding, in units in the last place of the
+            output's type, at the larger of the element's size and its condition. Near a
+            cancellation the condition is larger.
         norm: Largest relative error of an output in the 2-norm.
         relative: The tolerance relative to the size and the condition of an element.
         output, index: The worst element.
@@ -211,6 +214,7 @@ def _errors(
         same = (value == right) | (np.isnan(value) & np.isnan(right))
         error = np.where(~counts | same, 0.0, np.where(np.isnan(error), np.inf, error))
         size = np.where(counts, np.abs(right), 0.0)
+        error = np.maximum(error - 8.0 * _REFERENCE * size.max(initial=0.0), 0.0)
         tiny = float(limits.smallest_normal)
         allowed = relative * (size + np.nan_to_num(condition, nan=0.0)) + tiny
         scale = np.maximum(np.maximum(size, np.nan_to_num(condition, nan=0.0)), tiny)

@@ -122,7 +122,7 @@ def _tilings(m: int, k: int, n: int, dtype: str) -> Choice:
 
 
 def _factors(batch: int, n: int) -> Choice:
-    """Return the factors of a transform: as many as the formula has, or those of many rows."""
+    """Return the choice among the factors of a transform, or of many rows at once."""
     chosen = stacked_geometry(n)
     assert chosen is not None
     found = {}

@@ -15,7 +15,7 @@ from nkisim.diagnostics import Place, Recorder, flag
 from nkisim.machine.cluster import Member
 from nkisim.machine.tracking import Effect, Step, Tracked, Tracker
 from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
-from nkisim.removed import KERNEL_CODE
+from nkisim.memory.tensor.refused import KERNEL_CODE
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
 from nkisim.versions import VERSIONS, has

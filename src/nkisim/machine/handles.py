@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 from nkisim.diagnostics import declare, flag
 from nkisim.machine.core import Core
+from nkisim.memory.tensor.refused import ByVersion
 from nkisim.objects import NKIObject
-from nkisim.removed import ByVersion, refuse_argument
+from nkisim.removed import refuse_argument
 from nkisim.spec.enums import dependency
 from nkisim.versions import VERSIONS
 

@@ -43,9 +43,9 @@ from nkisim.diagnostics import (
 from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
+from nkisim.memory.tensor.refused import KERNEL_CODE, report_missing
 from nkisim.objects import rebuilt
 from nkisim.options import SimOptions
-from nkisim.removed import KERNEL_CODE, report_missing
 from nkisim.runs.host import (
     HostBoundary,
     argument_names,

@@ -8,7 +8,8 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim.intents import METHODS
 from nkisim.language import NkiTensor
-from nkisim.removed import _METHODS, NkiRemovedError
+from nkisim.memory.tensor.refused import _METHODS
+from nkisim.removed import NkiRemovedError
 
 X = np.ones((4, 4), np.float32)
 

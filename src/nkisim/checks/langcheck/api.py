@@ -16,13 +16,12 @@ from nkisim.checks.langcheck.unit import Found, Unit
 from nkisim.diagnostics import RULES, Severity, declare
 from nkisim.intents import nearest
 from nkisim.memory import NkiTensor
+from nkisim.memory.tensor.refused import method_remedy, tensor_attributes
 from nkisim.removed import (
     BAD_CALL,
     is_deprecated,
-    method_remedy,
     missing_text,
     removed_names,
-    tensor_attributes,
     why_missing,
 )
 from nkisim.source import FileGlobals, Meaning

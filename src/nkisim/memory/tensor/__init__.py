@@ -19,7 +19,7 @@ from nkisim.memory.requests import is_tuple_of_ints
 from nkisim.memory.tensor.geometry import Indirection
 from nkisim.memory.tensor.indexing import Index
 from nkisim.memory.tensor.patterns import PatternMethods
-from nkisim.removed import NoOperators
+from nkisim.memory.tensor.refused import NoOperators
 from nkisim.versions.rules import is_off
 
 _KEPT_SLICES = 256

@@ -15,9 +15,9 @@ from nkisim.memory.layout import Form, layout_id, through
 from nkisim.memory.log import Lifetime, Origin
 from nkisim.memory.region import MemoryRegion, is_on_chip
 from nkisim.memory.storage import Storage
+from nkisim.memory.tensor.refused import HiddenFromKernels
 from nkisim.memory.written_map import Region, Runs, runs_of
 from nkisim.objects import NKIObject
-from nkisim.removed import HiddenFromKernels
 
 
 class Indirection(NamedTuple):

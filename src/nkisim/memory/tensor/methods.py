@@ -9,7 +9,8 @@ from typing import Any, NoReturn, TypeVar, cast
 from nkisim.diagnostics import flag
 from nkisim.memory import rules
 from nkisim.memory.tensor.geometry import View
-from nkisim.removed import BAD_CALL, ByVersion
+from nkisim.memory.tensor.refused import ByVersion
+from nkisim.removed import BAD_CALL
 from nkisim.versions import VERSIONS, at, members
 
 M = TypeVar("M")

@@ -14,6 +14,7 @@ import torch
 
 from trnfft import nd, transforms
 from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry, many_rows
+from trnfft._library import LIBRARY
 from trnfft._paths.arguments import Norm, checked_norm
 from trnfft._paths.kinds import Spectrum
 from trnfft._planning.recipe import KINDS, AnyGeometry, FFTAlgorithm, Recipe, recipe
@@ -31,7 +32,9 @@ from trnfft._planning.work import (
     stacked_work,
     two_d_work,
 )
+from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import whole
+from trnsci.core.backend.explanation import Prediction, explain
 from trnsci.core.backend.plan import Cost, Plan, forget_plans, planned
 from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
 from trnsci.core.numbers.conversions import dtype_name
@@ -151,6 +154,7 @@ class FFTPlan(Plan):
             ("HBM", f"{cost.hbm_bytes:,} bytes"),
             ("work", f"{cost.flops:,} flop, {cost.intensity:.1f} flop per byte"),
             ("error", f"below {self.error_bound:.1e} expected, relative in the L2 norm"),
+            ("model", str(self._time)),
         ]
 
     def execute(self, x: Spectrum) -> Spectrum | torch.Tensor:
@@ -179,6 +183,17 @@ class FFTPlan(Plan):
     @cached_property
     def _recipe(self) -> Recipe:
         return recipe(self.kind, self.sizes, self.norm)
+
+    @cached_property
+    def _time(self) -> Prediction:
+        """Predicted device time of an execution; the operand is real for half spectra only."""
+
+        def call() -> Any:
+            x = torch.empty(self.shape, dtype=getattr(torch, self.dtype))
+            return self.execute(x if self._recipe.form == "half" else ComplexTensor(x, x))
+
+        with LIBRARY.backend("simulator"):
+            return explain(call).predict(self.generation)
 
     @cached_property
     def _work(self) -> Work:

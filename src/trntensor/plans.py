@@ -13,6 +13,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import tensor as check_tensor
 from trnsci.core.arguments import whole
+from trnsci.core.backend.explanation import Prediction, explain
 from trnsci.core.backend.plan import Cost, Plan
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.numbers.conversions import dtype_name
@@ -190,7 +191,19 @@ class ContractionPlan(Plan):
             rows.append(("slices", f"{program.slice_count:,}: {cut}"))
         name, reason = self._backend_and_reason
         rows.append(("backend", f"{name}: {reason}"))
+        if name != "pytorch" and not program.slices:
+            rows.append(("model", str(self._time)))
         return rows
+
+    @cached_property
+    def _time(self) -> Prediction:
+        """Predicted device time of an execution."""
+
+        def call() -> Tensor:
+            return self.execute(*(torch.empty(shape, dtype=self.dtype) for shape in self.shapes))
+
+        with LIBRARY.backend("simulator"):
+            return explain(call).predict()
 
     def _step(self, i: int, j: int, out: str) -> str:
         program = self.program

@@ -7,6 +7,7 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 import trnrand
 from each_case import each_case
 from trnrand import Generator
+from trnrand.errors import ShapeError
 from trnsci.core import explain
 
 from .draws import DRAWS
@@ -249,6 +250,18 @@ def test_explanations_tell_kernels_from_what_has_none():
         assert explain(trnrand.normal, 1000).path == "simulator"
         assert explain(trnrand.gamma, 1000, shape=2.0).path == "pytorch"
         assert explain(trnrand.normal, 1000, dtype=torch.float64).path == "pytorch"
+
+
+def test_an_explanation_has_the_kernel_of_the_engine_and_the_errors_of_the_call():
+    times = set()
+    with trnrand.backend("simulator"):
+        for engine in ("philox", "threefry"):
+            generator = Generator(3, engine=engine)
+            (step,) = explain(trnrand.normal, 1000, generator=generator).steps
+            times.add(step.predict("gen3").us)
+    assert len(times) == 2
+    with pytest.raises(ShapeError, match="size must be integers, got"):
+        explain(trnrand.normal, 0.0, 1.0, (1000,))
 
 
 # -- permutations ----------------------------------------------------------------------------------

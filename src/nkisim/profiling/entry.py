@@ -16,6 +16,7 @@ from nkisim.profiling.model.program import Capture
 from nkisim.profiling.model.spills import DoesNotFitError
 from nkisim.profiling.shown import Profile
 from nkisim.runs import Run
+from nkisim.runs.host import described, tensors_of
 from nkisim.trials import Arguments, Progress, Trials
 
 _MOST_INSTRUCTIONS = 2_000_000
@@ -134,6 +135,7 @@ def profile(
         report = run.report
         found = profile_of(prediction, wanted.__name__, list(report.findings), chosen.version())
         found.file, found.arguments = run.place.file, report.arguments
+        found.results = [described(tensor) for tensor in tensors_of(run.returned[0])]
         if advice:
             tried, given = wanted, Arguments(args, kwargs)
             if chosen.ranks == 1:  # bound arguments are arguments like others

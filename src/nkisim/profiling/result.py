@@ -170,6 +170,7 @@ class ProfileData:
         nki: NKI version that it was judged by.
         file: File that defines the kernel.
         arguments: The arguments by name, as text: an array by dtype and shape.
+        results: The returned tensors of the first rank, as text in the same form.
         latency_us: Device time from start to end, with the fixed cost on the device.
         interval_us: Range of the prediction: over the alternatives of its assumptions, one at a
             time, and the error of the calibration.
@@ -235,6 +236,7 @@ class ProfileData:
     assumptions: list[Doubt] = field(default_factory=list)
     file: str = ""
     arguments: dict[str, str] = field(default_factory=dict)
+    results: list[str] = field(default_factory=list)
     advice: list[Advice] = field(default_factory=list)
     together: Together | None = None
     no_advice: str = ""

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
+from trnrand._calls.arguments import parsed_size
 from trnrand._calls.graph_operator import traced
 from trnrand._calls.requests import Request
 from trnrand._calls.signatures import LAWS, Law, Shape, broadcast_shape
@@ -111,7 +112,7 @@ def distribution(
                 if device is None and options.get("out") is None:
                     device = getattr(generator, "device", None)
                 if fake or _without_values(args, device, options):
-                    return _shaped(law, args, {**options, "device": device})
+                    return _shaped(law, args, generator, {**options, "device": device})
                 if kind is None:
                     no_kernel(called)
                 return draw(*args, generator=generator, device=device, **options)
@@ -177,8 +178,10 @@ def _without_values(args: Any, device: Any, options: dict[str, Any]) -> bool:
     return str(device).startswith("meta")
 
 
-def _shaped(law: Law, args: Any, options: dict[str, Any]) -> Tensor:
+def _shaped(law: Law, args: Any, generator: Any, options: dict[str, Any]) -> Tensor:
     """Return a tensor like the result without drawing, and record the path for ``explain``."""
+    if recording():
+        parsed_size(law.name, args[law.leading :])
     result: Tensor | None = options.get("out")
     if result is None:
         shape, dtype = law.shape(args, options), law.dtype(args, options)
@@ -187,7 +190,8 @@ def _shaped(law: Law, args: Any, options: dict[str, Any]) -> Tensor:
         result = make(shape, dtype=dtype, device=options["device"])
     if recording():
         if law.kind is not None:
-            note_stream(law.kind, result.numel(), result.dtype)
+            engine = generator.engine if isinstance(generator, Generator) else "philox"
+            note_stream(law.kind, engine, result.numel(), result.dtype)
         else:
             no_kernel(law.name)
     return result

@@ -10,6 +10,7 @@ from trnrand._library import LIBRARY
 from trnrand._paths.operations import DRAW, draw
 from trnrand._paths.torch_path import torch_fill
 from trnrand._stream.words import Source
+from trnrand.engines import EngineName
 
 _TOO_WIDE = "the kernel does not take torch.float64"
 
@@ -37,9 +38,9 @@ def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
     torch_fill(kind, source, out)
 
 
-def note_stream(kind: Kind, count: int, dtype: torch.dtype) -> None:
+def note_stream(kind: Kind, engine: EngineName, count: int, dtype: torch.dtype) -> None:
     """Record for ``explain`` the path of standard samples."""
     if dtype is torch.float64:
         DRAW.refuse(_TOO_WIDE)
     else:
-        draw(kind, Source("philox", 0, 0, torch.device("cpu")), count, dtype)
+        draw(kind, Source(engine, 0, 0, torch.device("cpu")), count, dtype)

@@ -125,7 +125,16 @@ def test_no_time(command):
     assert judged(command, "scale", *SHAPES, "--max-seconds", 0.2)[0] == 5
 
 
+@pytest.fixture
+def interruptible():
+    """Children accept SIGINT, which background jobs of a shell ignore."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.usefixtures("interruptible")
 def test_a_command_that_a_signal_ends_leaves_no_child(sent, tmp_path):
     (tmp_path / "kernels.py").write_text(RIGHT + ENDLESS)
     (tmp_path / "reference.py").write_text("def matmul(a, b):\n    return a.T @ b\n")

@@ -1,17 +1,56 @@
-"""``explain``: the path of a call and the reason, without running a kernel or the mathematics.
+"""``explain``: the path of a call, the reason, and the predicted time of its kernels.
 
 The function runs on fake tensors, which have a shape and a dtype but no values. Each operation it
-reaches records its path and returns a fake result of the right shape.
+reaches records its path and returns a fake result of the right shape. Neither a kernel nor the
+mathematics computes values; the times of kernels are predicted when they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from copy import deepcopy
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """The predicted device time of an operation.
+
+    Attributes:
+        us: Sum over the launches, 0 without any.
+        interval_us: Sum of the lower and of the upper ends of their ranges.
+        generation: The NeuronCore, empty without a launch.
+        open_end: Why there are launches without a predicted time; empty if there are none.
+    """
+
+    us: float
+    interval_us: tuple[float, float]
+    generation: str
+    open_end: str
+
+    def __str__(self) -> str:
+        if not self.us:
+            return f"no predicted time: {self.open_end}"
+        low, high = self.interval_us
+        time = f"{self.us:,.1f} us on {self.generation} ({low:,.0f} to {high:,.0f})"
+        return (
+            f"predicted at least {time}: {self.open_end}" if self.open_end else f"predicted {time}"
+        )
+
+
+def total(predictions: Iterable[Prediction], open_end: str = "") -> Prediction:
+    """Return the sum of predictions, with the first reason why a part of it is missing."""
+    us = low = high = 0.0
+    generation, end = "", ""
+    for found in predictions:
+        us, low, high = us + found.us, low + found.interval_us[0], high + found.interval_us[1]
+        generation = generation or found.generation
+        end = end or found.open_end
+    end = end or open_end or ("" if us else "no kernel runs")
+    return Prediction(us, (low, high), generation, end)
 
 
 @dataclass(frozen=True)
@@ -22,14 +61,20 @@ class Step:
         operation: Qualified name, such as ``"trnblas.gemm"``.
         path: ``"pytorch"``, ``"nki"`` or ``"simulator"``.
         reason: Why this path is taken.
+        predict: A function that returns the predicted device time on a generation, or on the target
+            of the environment for None; None on the path of torch.
     """
 
     operation: str
     path: str
     reason: str
+    predict: Callable[[str | None], Prediction] | None = field(
+        default=None, repr=False, compare=False
+    )
 
     def __str__(self) -> str:
-        return f"{self.operation} -> {self.path}: {self.reason}"
+        path = f"{self.operation} -> {self.path}: {self.reason}"
+        return path if self.predict is None else f"{path}\n    {self.predict(None)}"
 
 
 @dataclass
@@ -56,6 +101,16 @@ class Explanation:
         if paths:
             return " and ".join(paths)
         return "not known" if self.open_end else "torch only"
+
+    def predict(self, generation: str | None = None) -> Prediction:
+        """Return the predicted device time of all kernels of the call.
+
+        Args:
+            generation: ``"gen2"``, ``"gen3"`` or ``"gen4"``; None for the target of the
+                environment, else gen3.
+        """
+        found = (step.predict(generation) for step in self.steps if step.predict is not None)
+        return total(found, self.open_end)
 
     def __str__(self) -> str:
         lines = [f"{self.function}: {self.path}", *(f"  {step}" for step in self.steps)]
@@ -123,33 +178,15 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
         Exception: Any error of the call itself about the shapes and dtypes of its operands.
     """
     import torch
-    from torch.overrides import TorchFunctionMode
 
-    from trnsci.core.errors import DerivativeError, DTypeError, LinAlgError
-    from trnsci.core.interop import dispatch_modes, fake_tensor_mode, fake_tensor_module, pytree
+    from trnsci.core.errors import DTypeError
+    from trnsci.core.interop import fake_tensor_mode, pytree
 
     if not callable(function):
         raise DTypeError(
             f"explain: the first argument must be a function, got a {type(function).__name__}; "
             f"pass the function and its arguments apart, as in explain(trnblas.gemm, 1.0, A, B)"
         )
-
-    class OnlyTorch(TorchFunctionMode):
-        """Ends the explanation where a tensor is converted to a NumPy array.
-
-        A fake tensor has no memory that an array could use. Inside a fake tensor mode, torch
-        converts a real tensor, such as the index of a sparse matrix, to the array of a fake one.
-        """
-
-        def __torch_function__(
-            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-        ) -> Any:
-            if func in conversions and dispatch_modes():
-                raise _OutsideTorch
-            return func(*args, **(kwargs or {}))
-
-    conversions: set[Any] = {torch.Tensor.numpy, torch.Tensor.__array__}
-    fake_tensor = fake_tensor_module()
     mode = fake_tensor_mode(allow_non_fake_inputs=True)
     explanation = Explanation(getattr(function, "__name__", repr(function)))
     token = _RECORDER.set(explanation)
@@ -160,24 +197,60 @@ def explain(function: Callable[..., object], *args: Any, **kwargs: Any) -> Expla
             (args, kwargs),
         )
         args, kwargs = given
-        with mode, OnlyTorch(), torch.no_grad():
+        with mode, only_torch(), torch.no_grad():
             function(*args, **kwargs)
-    except (
+    except Exception as stop:
+        explanation.open_end = ending(stop)
+        if not explanation.open_end:
+            raise
+    finally:
+        RUNNING.add(-1)
+        _RECORDER.reset(token)
+    return explanation
+
+
+def ending(stop: Exception) -> str:
+    """Return why an explanation ends at an exception; empty for an error of the call itself."""
+    from trnsci.core.errors import DerivativeError, LinAlgError
+    from trnsci.core.interop import fake_tensor_module
+
+    fake_tensor = fake_tensor_module()
+    values = (
         fake_tensor.DataDependentOutputException,
         fake_tensor.DynamicOutputShapeException,
         fake_tensor.UnsupportedFakeTensorException,
         fake_tensor.UnsupportedOperatorException,
         DerivativeError,  # a function that refuses to be traced
         LinAlgError,
-    ) as stop:
-        explanation.open_end = f"the rest depends on values ({type(stop).__name__})"
-    except _OutsideTorch:
-        explanation.open_end = "the rest is computed by NumPy or SciPy"
-    except RuntimeError as stop:
-        if "data is not allocated" not in str(stop):  # a routine of torch that has no fake version
-            raise
-        explanation.open_end = "the rest depends on values"
-    finally:
-        RUNNING.add(-1)
-        _RECORDER.reset(token)
-    return explanation
+    )
+    if isinstance(stop, values):
+        return f"the rest depends on values ({type(stop).__name__})"
+    if isinstance(stop, _OutsideTorch):
+        return "the rest is computed by NumPy or SciPy"
+    # A routine of torch that has no fake version reads the memory of a fake tensor.
+    reads = isinstance(stop, RuntimeError) and "data is not allocated" in str(stop)
+    return "the rest depends on values" if reads else ""
+
+
+def only_torch() -> Any:
+    """Return a torch function mode that ends an explanation where a tensor becomes a NumPy array.
+
+    A fake tensor has no memory that an array could use. Inside a fake tensor mode, torch converts a
+    real tensor, such as the index of a sparse matrix, to the array of a fake one.
+    """
+    import torch
+    from torch.overrides import TorchFunctionMode
+
+    from trnsci.core.interop import dispatch_modes
+
+    conversions: set[Any] = {torch.Tensor.numpy, torch.Tensor.__array__}
+
+    class OnlyTorch(TorchFunctionMode):
+        def __torch_function__(
+            self, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            if func in conversions and dispatch_modes():
+                raise _OutsideTorch
+            return func(*args, **(kwargs or {}))
+
+    return OnlyTorch()

@@ -25,6 +25,7 @@ from trnsci.core.backend.explanation import Step, note, recording
 from trnsci.core.backend.fallback import report_fallback, report_refusal
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.library import Library, Path, device_ready
+from trnsci.core.backend.prediction import predictor
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile, with_conjugate_views
@@ -233,7 +234,10 @@ class Operation:
 
     def _called(self, args: tuple[Any, ...]) -> Any:
         if recording():
-            note(Step(self.qualified_name, *self.choose(*args)))
+            path, reason = self.choose(*args)
+            runs = path == "simulator" or (path == "nki" and device_ready())
+            predict = predictor(self._run_kernel, args) if runs else None
+            note(Step(self.qualified_name, path, reason, predict))
             return self.shape_of_result(*args)
         reference = self._in_float64 if self.library.widening() else self.reference
         if self.library.path() == "pytorch" or _any_empty(args):

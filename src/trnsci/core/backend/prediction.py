@@ -1,0 +1,103 @@
+"""Predicted device time of an operation's launches, by ``nkisim.profile``.
+
+The launch function runs on the fake tensors of an explanation. Each kernel is profiled by the
+shapes of its arguments and returns fake tensors; no values are computed and no launch is counted.
+Where the launch function reads values, such as those of a sparse pattern, the prediction ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from trnsci.core.backend.explanation import Prediction, ending, only_torch, total
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.setting import restored, snapshot
+from trnsci.core.interop import (
+    fake_mode,
+    is_fake,
+    with_conjugate_views,
+    without_function_modes,
+    without_modes,
+)
+from trnsci.core.nki import has_aws_nki
+from trnsci.core.numbers.conversions import read_only_array_of
+
+MOST_INSTRUCTIONS = 20_000
+"""Instructions of a kernel above which its time is not predicted; as many take some seconds."""
+
+
+class _Predictor(Launcher):
+    """Profiles kernels in place of running them."""
+
+    def __init__(self, generation: str | None) -> None:
+        super().__init__("simulator")
+        self._generation = generation
+        self.profiles: list[Any] = []
+
+    def __call__(self, kernel: Any, *args: Any) -> Any:
+        """Return fake tensors like the results of a kernel."""
+        from nkisim import profile  # imported here because libraries start without it
+
+        with without_modes(), without_function_modes():
+            given = [_uninitialised(arg) if isinstance(arg, Tensor) else arg for arg in args]
+            predict = profile(
+                kernel, self._generation, advice=False, max_instructions=MOST_INSTRUCTIONS
+            )
+            found = predict(*given)
+        self.profiles.append(found)
+        self.launches += 1
+        results = [_like(text) for text in found.results]
+        return results[0] if len(results) == 1 else tuple(results)
+
+
+def _uninitialised(tensor: Tensor) -> Any:
+    """Return an array of the shape and dtype of a tensor."""
+    return read_only_array_of(torch.empty(tensor.shape, dtype=tensor.dtype))
+
+
+def _like(text: str) -> Tensor:
+    """Return a tensor of a shape and dtype such as ``float32[128,512]``."""
+    name, _, sizes = text.rstrip("]").partition("[")
+    return torch.empty([int(size) for size in sizes.split(",")], dtype=getattr(torch, name))
+
+
+def predictor(run: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[str | None], Prediction]:
+    """Return a function that predicts the time of a launch function on a generation.
+
+    It is called after the explanation has ended, under the settings that were in effect in it.
+
+    Args:
+        run: ``run(launcher, *args)`` launches the kernels.
+        args: Its arguments, in which tensors are fake.
+    """
+    mode, settings = fake_mode(), snapshot()
+
+    @cache
+    def predict(generation: str | None = None) -> Prediction:
+        if has_aws_nki():
+            return _unknown("the kernels of this process are compiled by AWS's NKI")
+        if any(isinstance(arg, Tensor) and not is_fake(arg) for arg in args):
+            return _unknown("the launches depend on values of operands")
+        launcher, open_end = _Predictor(generation), ""
+        with ExitStack() as stack:
+            for context in (restored(settings), mode, only_torch(), torch.no_grad()):
+                stack.enter_context(context)
+            stack.enter_context(with_conjugate_views())
+            try:
+                run(launcher, *args)
+            except Exception as stop:  # an explanation reports what it cannot follow
+                open_end = ending(stop) or f"{type(stop).__name__}: {stop}".partition("\n")[0]
+        times = [Prediction(p.latency_us, p.interval_us, p.target, "") for p in launcher.profiles]
+        return total(times, open_end)
+
+    return predict
+
+
+def _unknown(reason: str) -> Prediction:
+    return Prediction(0.0, (0.0, 0.0), "", reason)

@@ -200,7 +200,7 @@ class _Solution(Operation):
             flops=lambda alpha, A, B, *flags: 1.0 * B.numel() * A.shape[-1],
             by_parts=_trsm_by_parts,
             unsuited=_too_large,
-            **{"dtypes": ("float32", "bfloat16", "float16"), **declaration},
+            **declaration,
         )
 
     def _gradients(

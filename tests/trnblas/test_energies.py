@@ -99,3 +99,77 @@ def test_tangents_and_second_derivatives_of_energies(energy):
     assert abs(float(tangent) - float(slope.detach())) <= 200 * 2.0**-24 * float(scale)
     for found, truth in zip(got, want, strict=True):
         assert torch.allclose(found.double(), truth, rtol=0, atol=1e-4 * truth.abs().max())
+
+
+# -- 16-bit operands -------------------------------------------------------------------------------
+
+HALF = {torch.float16: 2.0**-11, torch.bfloat16: 2.0**-8}
+KERNEL = {
+    "nki_mp2_energy": "mp2_energy",
+    "nki_fused_gemm_energy": "pair_energy",
+    "nki_batched_pair_energy": "batched_pair_energy",
+}
+
+
+def arguments(function, b, occupied, virtual):
+    """The arguments of an energy, from a problem."""
+    if function == "nki_mp2_energy":
+        flat = b.flatten(0, 1)
+        return [(flat.float() @ flat.float().mT).to(b.dtype), occupied, occupied, virtual]
+    if function == "nki_fused_gemm_energy":
+        return [b[0], b[1], float(occupied[0]), float(occupied[1]), virtual]
+    return [b, occupied, virtual]
+
+
+def leaves(arguments, dtype=None):
+    """Tensors of the arguments as leaves, in a dtype."""
+    return [
+        x.detach().to(dtype or x.dtype).requires_grad_() if isinstance(x, torch.Tensor) else x
+        for x in arguments
+    ]
+
+
+@each_case("dtype", HALF)
+@each_case("level", ["bfloat16", "float16x3", "float32", "doublefloat"])
+@each_case("function", KERNEL)
+def test_16_bit_operands_run_on_kernels_and_have_the_result_of_torch(function, dtype, level):
+    """Products of 16-bit numbers are exact in float32, in which all sums are.
+
+    Gradients are rounded once more, to the dtype of their operand.
+    """
+    call = getattr(nki, function)
+    given = arguments(function, *problem(dtype))
+    exact = leaves(given, torch.float64)
+    value = call(*exact)
+    tensors = [x for x in exact if isinstance(x, torch.Tensor)]
+    want = torch.autograd.grad(value, tensors)
+    for where in ("simulator", "pytorch"):
+        single = leaves(given)
+        before = counts()
+        with trnblas.backend(where), trnblas.precision(level):
+            got = call(*single)
+        spent = counts() - before
+        assert spent.launches == ({KERNEL[function]: 1} if where == "simulator" else {})
+        assert not spent.refusals
+        assert got.dtype is torch.float32
+        # The terms are at most 4 times as large as those of the largest product.
+        size = 4 * float(torch.stack([g.abs().max() for g in want]).max())
+        assert abs(float(got.detach()) - float(value.detach())) <= 200 * 2.0**-24 * size
+        with trnblas.backend(where):
+            grads = torch.autograd.grad(got, [x for x in single if isinstance(x, torch.Tensor)])
+        for found, truth in zip(grads, want, strict=True):
+            assert found.dtype is dtype
+            bound = (HALF[dtype] + 200 * 2.0**-24) * float(truth.abs().max())
+            assert float((found - truth).abs().max()) <= bound
+
+
+@each_case("where", ["simulator", "pytorch"])
+def test_float16_integrals_beyond_its_range_have_a_finite_energy_and_infinite_gradients(where):
+    b = torch.full((2, 3, 4), 200.0, dtype=torch.float16).requires_grad_()
+    energies = -torch.ones(2, dtype=torch.float16), torch.ones(3, dtype=torch.float16)
+    with trnblas.backend(where):
+        energy = nki.nki_batched_pair_energy(b, *energies)
+        gradient = torch.autograd.grad(energy, b)[0]
+    # T is 4 * 200^2 everywhere and D is -4: 2 * 2 * 3 * 3 terms T^2 / D.
+    assert float(energy.detach()) == pytest.approx(-36 * 160_000.0**2 / 4, rel=36 * 2.0**-24)
+    assert (gradient == -torch.inf).all()

@@ -10,7 +10,7 @@ import trnblas
 import trntensor
 from each_case import each_case
 from trnsci.core.counters import counts
-from trnsci.core.testing import launched, random_tensor, strict_simulation
+from trnsci.core.testing import launched, random_tensor, strict_simulation, unit_roundoff
 from trntensor._paths import kernel_path
 
 
@@ -62,6 +62,49 @@ def test_the_energy_is_one_launch(shape, generation):
         got = trntensor.mp2_energy(*tensors)
     assert dict((counts() - before).launches) == {"batched_pair_energy": 1}
     assert abs(float(got) - want) <= (shape[2] + 40) * 2.0**-24 * 2 * size
+
+
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("dtype", [torch.float16, torch.bfloat16], ids=str)
+@each_case("shape", [(2, 19, 30), (2, 129, 5), (1, 127, 3), (1, 128, 2)])
+def test_the_energy_of_16_bit_factors(shape, dtype, generation):
+    """Products of 16-bit factors are exact in float32, and the result is float32."""
+    tensors = problem(*shape, dtype=dtype)
+    want, size = by_definition(*tensors)
+    with (
+        trntensor.backend("simulator"),
+        strict_simulation(generation),
+        launched("batched_pair_energy"),
+    ):
+        got = trntensor.mp2_energy(*tensors)
+    assert got.dtype is trntensor.mp2_energy(*tensors).dtype is torch.float32
+    assert abs(float(got) - want) <= (shape[2] + 40) * 2.0**-24 * 2 * size
+
+
+@each_case("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_gradients_of_the_energy_by_16_bit_factors(dtype):
+    tensors = problem(2, 5, 7, dtype=dtype)
+    exact = [x.double().requires_grad_() for x in tensors]
+    want = torch.autograd.grad(trntensor.mp2_energy(*exact), exact)
+    leaves = [x.clone().requires_grad_() for x in tensors]
+    with trntensor.backend("simulator"), launched("batched_pair_energy", "contract"):
+        got = torch.autograd.grad(trntensor.mp2_energy(*leaves), leaves)
+    for found, truth in zip(got, want, strict=True):
+        assert found.dtype is dtype
+        bound = (unit_roundoff(dtype) + 200 * 2.0**-24) * float(truth.abs().max())
+        assert float((found - truth).abs().max()) <= bound
+
+
+@each_case("dtype", [torch.float16, torch.bfloat16], ids=str)
+def test_stored_integrals_of_16_bit_factors_are_float32(dtype, monkeypatch):
+    """Integrals of 200 squared times 20 overflow float16, and bfloat16 would round them."""
+    monkeypatch.setattr(kernel_path.energy_kernels, "most_functions", lambda dtype: 8)
+    b, eps_occ, eps_vir = problem(2, 5, 20, dtype=dtype)
+    tensors = 100 + 300 * b.abs(), eps_occ, eps_vir
+    want, size = by_definition(*tensors)
+    with trntensor.backend("simulator"), launched("contract", "mp2_energy"):
+        got = trntensor.mp2_energy(*tensors)
+    assert abs(float(got) - want) <= 60 * 2.0**-24 * 2 * size
 
 
 def test_many_auxiliary_functions_go_through_memory(monkeypatch):

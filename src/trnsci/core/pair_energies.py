@@ -44,7 +44,7 @@ def energy_of_integrals(
     """Return the energy of pairs (i in a chunk, any j), from T of (ic * nvir, nocc * nvir)."""
     ic, nocc, nvir = eps_occ_chunk.numel(), eps_occ_full.numel(), eps_vir.numel()
     t = t_flat.reshape(ic, nvir, nocc, nvir)
-    chunk, full, virtual = (x.reshape(-1) for x in (eps_occ_chunk, eps_occ_full, eps_vir))
+    chunk, full, virtual = (_wide(x).reshape(-1) for x in (eps_occ_chunk, eps_occ_full, eps_vir))
     found = _wide(t_flat).new_zeros(())
     for i in range(ic):
         row = _wide(t[i])
@@ -151,7 +151,7 @@ def _below(eps_i: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
 
 
 def _below_of_pair(eps_i: float, eps_j: float, eps_vir: Tensor) -> Tensor:
-    energies = eps_vir.reshape(-1)
+    energies = _wide(eps_vir).reshape(-1)
     return eps_i + eps_j - energies[:, None] - energies
 
 

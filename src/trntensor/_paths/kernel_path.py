@@ -139,7 +139,8 @@ def mp2_energy(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) ->
     if b.shape[2] <= energy_kernels.most_functions(dtype_name(b.dtype)):
         return launch(energy_kernels.batched_pair_energy, b, occupied, virtual).reshape(())
     # The panels of one orbital do not fit in SBUF, so its integrals are stored in HBM: two
-    # launches per orbital.
+    # launches per orbital. Integrals of 16-bit factors would be rounded to 16 bits there.
+    b = b.float()
     flat = b.flatten(0, 1)
     parts = []
     for i in range(b.shape[0]):

@@ -121,7 +121,6 @@ def _multi_einsum_example() -> Example:
 CONTRACT = Contraction(
     "contract",
     autocast="lower",
-    dtypes=("float32", "bfloat16", "float16"),
     examples={"einsum": _einsum_example, "multi_einsum": _multi_einsum_example},
 )
 
@@ -223,7 +222,6 @@ CHAIN = Operation(
     linear=(0, 1, 2),
     batched=_chain_batched,
     autocast="lower",
-    dtypes=("float32", "bfloat16", "float16"),
     flops=_chain_flops,
     unsuited=_chain_unsuited,
     examples={

@@ -75,7 +75,7 @@ def test_reduction_of_a_large_prime_size():
 
 @each_case(
     ("nvir", "generation", "dtype"),
-    pairwise([112, 200, 600], GENERATIONS, ["float32", "bfloat16"]),
+    pairwise([112, 200, 600], GENERATIONS, list(DTYPES)),
 )
 def test_reduction_on_every_generation(generation, dtype, nvir):
     assert_reduction(1, 2, nvir, dtype, generation)
@@ -95,7 +95,7 @@ def test_one_pair_of_ragged_shapes(shape):
 
 
 @each_case("generation", GENERATIONS)
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", DTYPES)
 def test_one_pair_on_every_generation(generation, dtype):
     assert_pair(200, 137, dtype, generation)
 
@@ -128,9 +128,30 @@ def test_all_pairs_of_ragged_shapes(shape):
 
 
 @each_case("generation", GENERATIONS)
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", DTYPES)
 def test_all_pairs_on_every_generation(generation, dtype):
     assert_all_pairs(2, 200, 137, dtype, generation)
+
+
+@each_case("generation", GENERATIONS)
+@each_case("nvir", [127, 128, 129])
+def test_float16_around_a_tile(generation, nvir):
+    assert_reduction(1, 2, nvir, "float16", generation)
+    assert_pair(nvir, nvir, "float16", generation)
+    assert_all_pairs(2, nvir, nvir, "float16", generation)
+
+
+@each_case("generation", GENERATIONS)
+@each_case("size", [300.0, 2.0**-16])
+def test_integrals_of_float16_factors_are_float32(generation, size):
+    """Integrals of 300 squared times 140 overflow float16; those of subnormal factors vanish."""
+    eps_occ, eps_vir = energies(2, 140)
+    b = (size * (1 + np.abs(values(2, 140, 140)))).astype(np.float16)
+    t = np.einsum("iap,jbp->ijab", *2 * [b.astype(np.float64)])
+    assert (t > 65520).all() or (t < 2.0**-14).all()
+    want = oracle.of_all_pairs(b, eps_occ, eps_vir)
+    got = run(batched_pair_energy, generation, b, eps_occ, eps_vir)
+    assert_energy(got, want, 2, 140, 140)
 
 
 def test_more_orbitals_than_a_group_holds(monkeypatch):
@@ -148,7 +169,7 @@ def test_orbitals_that_pass_by_a_small_group(held, monkeypatch):
 
 @each_case(
     ("nvir", "dtype"),
-    [(257, "float32"), (384, "float32"), (300, "bfloat16")],
+    [(257, "float32"), (384, "float32"), (300, "bfloat16"), (385, "float16")],
 )
 def test_virtual_orbitals_in_windows(nvir, dtype, monkeypatch):
     monkeypatch.setattr(energy_panels, "PANEL_BYTES", 6 * 128 * DTYPES[dtype].itemsize)
@@ -171,6 +192,7 @@ def test_as_many_auxiliary_functions_as_fit():
 def test_too_many_auxiliary_functions_are_refused():
     assert energy_panels.most_functions("float32") == 5376
     assert energy_panels.most_functions("bfloat16") == 10880
+    assert energy_panels.most_functions("float16") == 10880
     eps_occ, eps_vir = energies(1, 300)
     with pytest.raises(AssertionError, match="naux must be at most 5376, got 5377"):
         run(batched_pair_energy, "gen3", values(1, 300, 5377), eps_occ, eps_vir)

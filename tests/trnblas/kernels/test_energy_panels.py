@@ -21,7 +21,13 @@ from trnblas._kernels.energy_panels import (
 
 @each_case(
     ("naux", "dtype", "wanted"),
-    [(1, "float32", 4), (128, "float32", 4), (129, "float32", 8), (129, "bfloat16", 4)],
+    [
+        (1, "float32", 4),
+        (128, "float32", 4),
+        (129, "float32", 8),
+        (129, "bfloat16", 4),
+        (129, "float16", 4),
+    ],
 )
 def test_a_column_of_a_panel_has_an_element_for_each_tile_of_functions(naux, dtype, wanted):
     assert column_bytes(naux, dtype) == wanted
@@ -32,7 +38,7 @@ def test_three_panels_of_two_windows_of_128_rows_fit_128_kib():
     assert most_functions("bfloat16") == 128 * (128 * 1024 // (3 * 2 * 128 * 2))
 
 
-@each_case("dtype", ["float32", "bfloat16"])
+@each_case("dtype", ["float32", "bfloat16", "float16"])
 @each_case("naux", [1, 128, 1000, 5000])
 def test_windows_are_all_rows_or_the_fewest_nearly_equal_ones_that_fit(naux, dtype):
     column = -(-naux // 128) * (4 if dtype == "float32" else 2)

@@ -100,7 +100,7 @@ class Operation:
         from_result: bool = False,
         batched: Callable[..., tuple[Any, Any]] | None = None,
         autocast: Autocast = "keep",
-        dtypes: tuple[str, ...] = ("float32", "bfloat16"),
+        dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16"),
         by_parts: Callable[..., Any] | None = None,
         holomorphic: bool = True,
         flops: Callable[..., float] | None = None,

@@ -104,7 +104,7 @@ class Update(Operation):
             autocast=autocast,
             flops=self._flops_of,
             unsuited=None if batches else one_matrix,
-            **{"dtypes": ("float32", "bfloat16", "float16"), **declaration},
+            **declaration,
         )
 
     def updated(

@@ -74,7 +74,7 @@ def check(q, k, v, mask, scale, bias=None):
     assert not out[hidden].any()
 
 
-@each_case("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@each_case("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
 @each_case("name", MASKS)
 def test_every_mask(name, dtype):
     check(*problem(50, dtype), MASKS[name](50), 0.4)

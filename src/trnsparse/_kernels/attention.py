@@ -7,7 +7,9 @@ Reuse    keys (transposed once) and values of a group of heads stay in SBUF whil
 Engines  Tensor for both products and for transposing weights; Scalar for scale, exponential and
          its sum in one pass; Vector for maxima, tables and rescaling
 Limits   any number of queries and keys, tails are sliced; any block size; head dimensions from 2
-         to 512; float32 or bfloat16; sums and statistics in float32. A fully masked row is 0
+         to 512; float32, bfloat16 or float16; scores, sums and statistics in float32. Weights, at
+         most 1, have the dtype of the values: in float16 each is off by up to 2^-25 more. A fully
+         masked row is 0
 Cost     per block of 128 by 128: two products and one transpose; DMA bytes of the stored blocks
 Lever    one pass with running maxima: a section that raises the maximum of a query rescales the
          sums of earlier sections. Loops contain only the pattern's blocks

@@ -12,7 +12,8 @@ Panels   a panel is as many keys, with their gradients, as fit in SBUF. For each
          are loaded again, and dq is summed in HBM
 Engines  Tensor for five products and one transpose per block, Scalar for the exponential, Vector
          for dS in one pass out of PSUM and for accumulation in SBUF
-Limits   as the forward kernel; with a bias, whole blocks (the caller pads)
+Limits   as the forward kernel; with a bias, whole blocks (the caller pads). P and dS are multiplied
+         in the dtype of the operands: in float16 P times 2^15, and a dS above 65504 is infinite
 Cost     per block of 128 by 128 five products, of 128 moving columns or a head dimension each
 Lever    P is recomputed from the logarithms instead of stored; operands of a group of heads are
          loaded and transposed once; loops contain only the pattern's blocks
@@ -39,6 +40,7 @@ from trnsparse._kernels.attention_panel import (
     slot_of,
     store_panel,
     store_zeros,
+    weight_unit,
 )
 from trnsparse._kernels.attention_pieces import (
     Blocks,
@@ -224,7 +226,8 @@ def walk_section(
     )
     if x.d_bias is not None:
         store_bias(x.d_bias, d_scores, section, offset)
-    weights, d_scores = lowered(weights, x.v.dtype), lowered(d_scores, x.k.dtype)
+    weights = lowered(weights, x.v.dtype, weight_unit(x.v.dtype))
+    d_scores = lowered(d_scores, x.k.dtype, 1.0)
     for i in range(len(section.pieces)):
         piece = section.pieces[i]
         slot = slot_of(panel, piece.key)
@@ -242,19 +245,19 @@ def walk_section(
         panel.begun[slot] = True
 
 
-def lowered(tile: Tile, dtype: object) -> Tile:
-    """Return a tile cast to the dtype of the operand it is multiplied with."""
+def lowered(tile: Tile, dtype: object, factor: float) -> Tile:
+    """Return a tile times a factor in another dtype; one that has the dtype is not multiplied."""
     if tile.dtype == dtype:
         return tile
     low = nl.ndarray(tile.shape, dtype=dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=low, src=tile)
+    nisa.tensor_scalar(dst=low, data=tile, op0=nl.multiply, operand0=factor)
     return low
 
 
 def store_bias(d_bias: Tile, d_scores: Tile, section: Section, offset: int) -> None:
     """Write the gradients by the bias of a section's blocks."""
     rows = d_scores.shape[0]
-    d_scores = lowered(d_scores, d_bias.dtype)
+    d_scores = lowered(d_scores, d_bias.dtype, 1.0)
     for i in range(len(section.pieces)):
         piece = section.pieces[i]
         last = piece.offset + piece.width

@@ -168,6 +168,14 @@ def add_piece(totals: Tile, begun: bool, slot: int, stationary: Tile, moving: Ti
         nisa.tensor_copy(dst=own, src=product)
 
 
+def weight_unit(dtype: Tile) -> float:
+    """Return the power of two by which weights in a dtype are multiplied.
+
+    A float16 below 2^-14 is subnormal, as the weights of many keys would be.
+    """
+    return 32768.0 if dtype == nl.float16 else 1.0
+
+
 def store_panel(d_k: Tile, d_v: Tile, g: int, panel: Panel, scale: float) -> None:
     """Write the gradients by the keys and values of a panel."""
     for slot in range(len(panel.pieces)):
@@ -178,7 +186,8 @@ def store_panel(d_k: Tile, d_v: Tile, g: int, panel: Panel, scale: float) -> Non
             continue
         # The sign of the scale is already in the queries.
         store_scaled(d_k, g, key, panel.d_keys[0:width, slot, 0 : d_k.shape[2]], abs(scale))
-        store_scaled(d_v, g, key, panel.d_values[0:width, slot, 0 : d_v.shape[2]], 1.0)
+        values = panel.d_values[0:width, slot, 0 : d_v.shape[2]]
+        store_scaled(d_v, g, key, values, 1.0 / weight_unit(d_v.dtype))
 
 
 def store_scaled(out: Tile, g: int, first: int, totals: Tile, scale: float) -> None:

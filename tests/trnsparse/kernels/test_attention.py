@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, NamedTuple
+
 import numpy as np
 import pytest
 import torch
@@ -113,7 +115,8 @@ def compare(got, want, bound):
 
 
 @pytest.mark.parametrize(
-    ("generation", "dtype"), [("gen2", "float32"), *((g, "bfloat16") for g in GENERATIONS)]
+    ("generation", "dtype"),
+    [("gen2", "float32"), *((g, dtype) for g in GENERATIONS for dtype in ("bfloat16", "float16"))],
 )
 def test_every_generation(generation, dtype):
     check(ragged(2, 300, 260, (128, 128)), 2, 1, 16, 8, 0.25, generation, dtype)
@@ -122,6 +125,141 @@ def test_every_generation(generation, dtype):
 @pytest.mark.parametrize("n", [127, 128, 129])
 def test_lengths_around_tiles(n):
     check(causal_mask(n), 1, 1, 8, 8, 0.5, "gen3")
+
+
+# -- float16 ---------------------------------------------------------------------------------------
+
+U = 2.0**-11
+TINY = 2.0**-25  # half of the smallest float16, by which a smaller number is rounded
+
+
+class Bounds(NamedTuple):
+    """The attention and its gradients in float64, each with a bound of the error of each element.
+
+    Scores, their exponentials and all sums are float32. Rounded to float16 are the weights of the
+    values, relative to the largest of a row; the weights of the gradients, times 2^15; the
+    gradients by scores; and results. A float16 is off by U of itself, or by TINY.
+    """
+
+    out: Any
+    d_q: Any
+    d_k: Any
+    d_v: Any
+
+
+def defined(q, k, v, grad, seen, scale):
+    """Return the attention of one head with its bounds."""
+    q, k, v, grad = (torch.from_numpy(x[0].astype(np.float64)) for x in (q, k, v, grad))
+    scores = (scale * q @ k.mT).masked_fill(~seen, -torch.inf)
+    share = (scores - scores.amax(-1, keepdim=True)).exp()
+    count = seen.sum(-1).max()
+    p = share / share.sum(-1, keepdim=True)
+    # Roundings of a score, of its exponential and of the total, relative to a weight.
+    off = 2 * 2.0**-24 * (scale * (q.shape[1] + 4) * (q.abs() @ k.abs().mT).amax(1) + 16 + count)
+    off = off.unsqueeze(1)
+    out = p @ v
+    e_out = (U + off) * (p @ v.abs()) + TINY * (seen.double() @ v.abs())
+    e_out = e_out + U * out.abs() + TINY
+    d_p = grad @ v.mT
+    inner = (grad * out).sum(-1, keepdim=True)
+    e_inner = (grad.abs() * e_out).sum(-1, keepdim=True)
+    sizes = grad.abs() @ v.abs().mT + (grad * out).abs().sum(-1, keepdim=True)
+    d_s = p * (d_p - inner)
+    e_s = p * (e_inner + 2.0**-24 * (v.shape[1] + 4) * sizes) + (U + off) * d_s.abs() + TINY * seen
+    d_q, d_k, d_v = scale * d_s @ k, scale * d_s.mT @ q, p.mT @ grad
+    e_q, e_k = scale * e_s @ k.abs(), scale * e_s.mT @ q.abs()
+    e_v = ((U + off) * p + 2.0**-15 * TINY * seen).mT @ grad.abs()
+    # Float32 sums of gradients; their terms are at most the errors divided by U.
+    few = 2.0**-24 * (count + len(q)) / U
+    found = [(out, e_out)]
+    for exact, error in ((d_q, e_q), (d_k, e_k), (d_v, e_v)):
+        found.append((exact, (1 + few) * error + U * exact.abs() + TINY))
+    return Bounds(*found)
+
+
+def assert_within_bounds(q, k, v, grad, mask, scale, generation):
+    bounds = defined(q, k, v, grad, mask.to_dense(), scale)
+    pattern, tables = blocks_of(mask, 1), tables_of(mask)
+    out, logs = run(attention, generation, q, k, v, None, tables, pattern, scale)
+    zeros, rest = np.zeros_like(logs), (None, tables, pattern, scale)
+    grads = run(attention_backward, generation, grad, zeros, q, k, v, out, logs, *rest)
+    for got, (exact, error) in zip((out, *grads), bounds, strict=True):
+        assert got.dtype == np.float16
+        wide = torch.from_numpy(got[0].astype(np.float64))
+        # One percent for products of errors.
+        assert ((wide - exact).abs() <= 1.01 * error).all()
+
+
+def halves(n, d, *sizes):
+    """Queries, keys, values and gradients of one head, of given sizes."""
+    return [
+        (size * values(1, n, d, seed=i)).astype(np.float16) for i, size in enumerate(sizes, start=1)
+    ]
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("n", [127, 128, 129])
+def test_float16_around_tiles(n, generation):
+    assert_within_bounds(*halves(n, 16, 1, 1, 1, 1), causal_mask(n), 0.25, generation)
+
+
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize(
+    "sizes",
+    [
+        (400, 400, 1, 1),  # products of queries and keys beyond 65504
+        (1, 1, 2.0**-18, 1),  # subnormal values
+        (1, 1, 1, 2.0**-18),  # subnormal gradients
+        (1, 1, 8000, 1e-3),  # values near the largest
+    ],
+)
+def test_the_range_of_float16(sizes, generation):
+    operands = halves(200, 8, *sizes)
+    scale = 1e-5 if sizes[0] == 400 else 0.3
+    if sizes[0] == 400:
+        assert np.abs(operands[0][0].astype("f8") @ operands[1][0].astype("f8").T).max() > 3 * 65504
+    assert_within_bounds(*operands, causal_mask(200), scale, generation)
+
+
+def test_weights_of_many_keys_have_eleven_bits():
+    """Weights are subnormal where many keys share them; gradients by values are sums of them."""
+    n = 111_476  # 2^24 / 150.5: a float16 of its weight would be off by 7 U
+    mask = AttentionMask.from_blocks(np.ones((1, 1, 1, -(-n // 128)), bool), (2, n), (2, 128))
+    q, grad = np.zeros((1, 2, 2), np.float16), np.full((1, 2, 2), 1000, np.float16)
+    k = v = np.zeros((1, n, 2), np.float16)
+    column = np.full((1, 2, 1), np.log(n), np.float32)
+    rest = None, tables_of(mask), blocks_of(mask, 1), 1.0
+    zeros = np.zeros_like(column)
+    found = run(attention_backward, "gen3", grad, zeros, q, k, v, 0 * q, column, *rest)[2]
+    assert np.abs(found.astype(np.float64) * n / 2000 - 1).max() <= 2.5 * U
+
+
+@pytest.mark.parametrize("where", ["simulator", "pytorch"])
+def test_gradients_beyond_float16_are_infinite(where):
+    """The first of 40 keys gets the gradients of all queries: more than 65504 of 24,000 each."""
+    q = torch.zeros(40, 8, dtype=torch.float16)
+    v = torch.zeros(40, 8, dtype=torch.float16).requires_grad_()
+    with backend(where):
+        out = block_sparse_attention(q, q, v, causal_mask(40, 16))
+        found = torch.autograd.grad(out, v, torch.full_like(out, 24_000))[0]
+    want = 24_000 * (1 / torch.arange(1.0, 41.0, dtype=torch.float64)).flip(0).cumsum(0).flip(0)
+    beyond = want > 66_000
+    assert not out.any()
+    assert 0 < beyond.sum() < 40
+    assert not ((want > 65_000) & ~beyond).any()
+    assert (found[beyond] == torch.inf).all()
+    assert float((found.mT - want)[:, ~beyond].abs().max()) <= 65504 * 4 * U
+
+
+@pytest.mark.parametrize("where", ["simulator", "pytorch"])
+def test_scores_beyond_float16_are_those_of_float32(where):
+    q, k, v = (torch.from_numpy(x) for x in halves(40, 8, 400, 400, 1))
+    mask = causal_mask(40, 16)
+    with backend(where):
+        out = block_sparse_attention(q, k, v, mask, 1e-5)
+    want = dense_attention(*(x[None].double() for x in (q, k, v)), mask.to_dense(), 1e-5)[0]
+    assert out.dtype is torch.float16
+    assert float((out - want).abs().max()) <= 4 * U * float(v.abs().max())
 
 
 @pytest.mark.parametrize(
@@ -266,8 +404,9 @@ def test_any_pattern(queries, keys, rows, columns, share, seed):
         assert float((x - y).detach().abs().max()) < 1e-5 * max(1.0, float(y.detach().abs().max()))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 @pytest.mark.parametrize("name", ["ragged", "causal", "per head", "diagonal"])
-def test_one_launch_each_way(name):
+def test_one_launch_each_way(name, dtype):
     mask = {
         "ragged": ragged(1, 40, 50, (16, 16)),
         "causal": causal_mask(50, 16),
@@ -275,9 +414,9 @@ def test_one_launch_each_way(name):
         "diagonal": local_window_mask(50, 0, 16),
     }[name]
     queries, keys = mask.seq_lengths
-    q = torch.from_numpy(values(2, 4, queries, 1, seed=1)).requires_grad_()
-    k, v = (torch.from_numpy(values(2, 2, keys, 1, seed=i)).requires_grad_() for i in (2, 3))
-    bias = torch.from_numpy(values(queries, keys, seed=4)).requires_grad_()
+    shapes = (2, 4, queries, 1), (2, 2, keys, 1), (2, 2, keys, 1), (queries, keys)
+    drawn = [torch.from_numpy(values(*shape, seed=i)) for i, shape in enumerate(shapes, start=1)]
+    q, k, v, bias = (x.to(dtype).requires_grad_() for x in drawn)
     with backend("simulator"):
         before = counts()
         out = block_sparse_attention(q, k, v, mask, -0.8, bias)
@@ -287,4 +426,7 @@ def test_one_launch_each_way(name):
     want = dense_attention(*wide[:3], mask.to_dense(), -0.8, wide[3])
     exact = torch.autograd.grad(want.square().sum(), wide)
     for x, y in zip((out, *got), (want, *exact), strict=True):
-        assert float((x - y).detach().abs().max()) < 1e-5 * max(1.0, float(y.detach().abs().max()))
+        assert x.dtype is dtype
+        # As in check, with scores of up to 10, for a product of two results.
+        bound = 2 * 8 * (4 + 10) * unit_roundoff(dtype)
+        assert float((x - y).detach().abs().max()) < bound * max(1.0, float(y.detach().abs().max()))

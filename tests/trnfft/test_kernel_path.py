@@ -228,6 +228,82 @@ def test_the_narrow_product_runs_on_the_narrow_kernel():
     assert relative_error(product, wide(narrow[0]) @ wide(narrow[1])) <= FLOAT32_ERROR
 
 
+HALF = {torch.bfloat16: 2.0**-8, torch.float16: 2.0**-11}
+
+
+def of_parts(parts, width):
+    """Return complex numbers of two tensors, both in a dtype."""
+    return trnfft.ComplexTensor(*(x.to(width) for x in parts))
+
+
+def taken(call, given, weight, width):
+    """Return the parts of a result, and gradients of their products with a weight."""
+    leaves = [x.detach().to(width).requires_grad_() for x in given]
+    result = call(*(of_parts(pair, width) for pair in zip(leaves[::2], leaves[1::2], strict=True)))
+    parts = result.real, result.imag
+    weights = (x.to(width) for x in weight)
+    total = sum((x * w).sum() for x, w in zip(parts, weights, strict=True))
+    return [x.detach() for x in (*parts, *torch.autograd.grad(total, leaves))]
+
+
+CALLS = {
+    "complex_gemm": lambda a, b: trnfft.nki.complex_gemm(a, b.mT),
+    "complex_gemm_bf16": lambda a, b: trnfft.nki.complex_gemm_bf16(a, b.mT),
+    "complex_linear": lambda a, b: trnfft.nki.complex_linear(a, b.real, b.imag),
+    "complex_mask": lambda a, b: trnfft.nki.complex_mask_apply(a, b),
+}
+
+
+@each_case("dtype", HALF)
+@each_case("name", CALLS)
+@each_case("size", [5, 127, 128, 129])
+@each_case("generation", ["gen2", "gen3", "gen4"])
+def test_products_of_16_bit_parts_and_their_gradients(name, dtype, size, generation):
+    """Products of 16-bit parts are exact in float32, and so are sums up to their roundings.
+
+    An element is rounded once more, to 16 bits. The result of every operation and each gradient is
+    a sum of at most 2 * size products of parts, at most as large as the same sum of magnitudes.
+    """
+    draw = torch.manual_seed(size)
+    # All of them are numbers of bfloat16, to which one of the functions rounds its operands.
+    low = torch.bfloat16 if name == "complex_gemm_bf16" else dtype
+    given = [torch.randn(size, size, generator=draw).to(low).to(dtype) for _ in range(4)]
+    weight = [torch.randn(size, size, generator=draw).to(dtype) for _ in range(2)]
+    call = CALLS[name]
+    with strict_simulation(generation):
+        before = counts()
+        got = taken(call, given, weight, dtype)
+        spent = (counts() - before).launches
+    by_gradient = name if name == "complex_mask" else "complex_gemm"
+    assert spent[name] == (3 if by_gradient == name else 1)
+    assert spent[by_gradient] == (2 if by_gradient != name else 3)
+    with trnfft.backend("pytorch"):
+        plain = taken(call, given, weight, dtype)
+        want = taken(call, given, weight, torch.float64)
+    sizes = torch.stack([x.double().abs().amax() for x in (*given, *weight)]).amax() ** 2
+    sizes = 2 * sizes * (1 if name == "complex_mask" else size)
+    for found, on_torch, exact in zip(got, plain, want, strict=True):
+        assert found.dtype is on_torch.dtype is dtype
+        bound = HALF[dtype] * exact.abs() + 2 * size * 2.0**-24 * sizes + 2.0**-25
+        assert ((found - exact).abs() <= bound).all()
+        assert ((on_torch - exact).abs() <= bound).all()
+
+
+def test_parts_beyond_float16_are_infinite_and_sums_are_not():
+    """Sums of 2 * 60,000 - 60,000 stay finite: only results are rounded to float16."""
+    ones = torch.ones(1, 3, dtype=torch.float16)
+    values = torch.tensor([[60_000.0], [60_000.0], [-60_000.0]]).half()
+    for where in ("simulator", "pytorch"):
+        with trnfft.backend(where):
+            left, right, twice = (
+                of_parts((x, 0 * x), torch.float16) for x in (ones, values, 0 * values + 2)
+            )
+            finite = trnfft.nki.complex_gemm(left, right)
+            beyond = trnfft.nki.complex_mask_apply(right, twice)
+        assert finite.real.item() == float(values[0])
+        assert torch.equal(beyond.real, values.sign() * torch.inf)
+
+
 def test_kinds_of_operands_and_results():
     a = random_tensor(4, 6, dtype=torch.complex64)
     split = trnfft.ComplexTensor(a.real, a.imag)

@@ -5,7 +5,7 @@ With the chirp w[j] = exp(-pi i j^2 / n) a transform is a convolution, here cycl
     X[k] = w[k] * sum over j of (x[j] w[j]) conj(w[k - j])
 
 Layout   as in ``four_step``, for P >= 2 n - 1 points, P a product of factors
-Limits   2-D float32 or bfloat16 operands, results in float32
+Limits   2-D float32 or 16-bit operands, results in float32
 Cost     two transforms of P points; zeros beyond the operand are neither read nor multiplied
 Lever    the operand is multiplied by the chirp in SBUF; the products with the filter's constant
          spectrum and the last chirp are fused with the copies from PSUM. The second transform is

@@ -6,7 +6,7 @@ q < s and writes y[p, k, q]; the result of the last stage is in natural order:
     y[p, k, q] = exp(-2 pi i p k / (r m)) * sum over j of x[j, p, q] exp(-2 pi i j k / r)
 
 Layout   rows on partitions, 128 at a time, both parts of a row on the free axis
-Limits   2-D float32 or bfloat16 operands, results in float32; a power of two from 2 to 4096 points
+Limits   2-D float32 or 16-bit operands, results in float32; a power of two from 2 to 4096 points
 Cost     22 Vector instructions per radix-4 stage, each over both parts of a quarter of the row
 Lever    every instruction processes a quarter of the free axis on all partitions. Rows stay in SBUF
          between stages, and permutations are access patterns of the writes. The Tensor engine is

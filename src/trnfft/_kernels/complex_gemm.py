@@ -1,8 +1,9 @@
 """The complex product a @ b of matrices in split parts, of any shape, in one launch.
 
 Layout   a as M x K, b as K x N, separate real and imaginary parts; see ``complex_gemm_parts``
-Limits   2-D, each extent at least 1; float32 or bfloat16, all parts of one dtype. Sums are float32
-         and are rounded once to the dtype of the parts; ``complex_gemm_bf16`` returns float32.
+Limits   2-D, each extent at least 1; float32, bfloat16 or float16, all parts of one dtype. Sums are
+         float32 and are rounded once to the dtype of the parts; ``complex_gemm_bf16`` returns
+         float32.
 Cost     2 * M/128 * K/128 stationary tiles with 2 N moving columns each: the four real products;
          HBM bytes of the tiling, each part once if one operand and a tile of the other fit in SBUF
 Lever    b is ``[-B_im | B_re | B_im]`` on chip, so four products need two stationary tiles and no

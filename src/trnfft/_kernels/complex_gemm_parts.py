@@ -5,8 +5,8 @@ Layout   the contraction on partitions. A complex right operand is one SBUF pane
          product gives adjacent real and imaginary columns of the result, in one PSUM bank for up
          to 256 columns. Left parts are stored as rows x contraction and are transposed on
          chip; the rows may be overlapping frames of signals.
-Limits   2-D, each extent at least 1; float32 or bfloat16, all operands of one dtype. Edges are
-         sliced.
+Limits   2-D, each extent at least 1; float32, bfloat16 or float16, all operands of one dtype. Edges
+         are sliced.
 Cost     per 128 rows and 128 of the contraction: ``lefts`` stationary tiles, each with
          ``outs * columns`` moving columns; one negation of B_im for each time it is loaded
 Lever    a block of one operand stays in SBUF, sums stay in PSUM across both parts, every stationary

@@ -54,7 +54,7 @@ def parts_tiling(
         rows: Rows of each left part and of the result, at least 1 like all sizes.
         columns: Columns of each right part.
         depth: The contraction.
-        dtype: ``"float32"`` or ``"bfloat16"``, of all operands.
+        dtype: ``"float32"``, ``"bfloat16"`` or ``"float16"``, of all operands.
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None for the generation
             that the environment selects.
         lefts: Number of parts of the left operand: 1 if it is real, 2 if it is complex.

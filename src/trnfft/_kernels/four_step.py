@@ -3,7 +3,7 @@
 Layout   rows of any length in HBM, separate real and imaginary parts; a shorter row is zero-padded,
          a longer one truncated. Up to 128 * 128 points are one stage on chip; up to 128^4 are
          two, with one pass over HBM between them.
-Limits   2-D float32 or bfloat16 operands, results in float32; the length of a Geometry
+Limits   2-D float32 or 16-bit operands, results in float32; the length of a Geometry
 Cost     8 N (sum of the factors) flops; operand, constants and result are transferred once, and the
          data is written and read once more between two stages. A real operand halves the first
          product and the bytes read; a half spectrum halves the bytes read or written and the rows

@@ -3,7 +3,7 @@
 Layout   a *pair* is an SBUF tile (rows, 2, columns) of a real and an imaginary part; a real operand
          has one part. A *view* is a block of a matrix in HBM. Only its first ``limit`` elements in
          storage order exist; the others are loaded as zeros and not stored.
-Limits   tiles are float32; HBM operands may be bfloat16, which DMA widens
+Limits   tiles are float32; HBM operands may have 16 bits, which DMA widens
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """The complex linear layer x @ w.T + b in split parts, of any shape, in one launch.
 
 Layout   x as rows x inputs, w as outputs x inputs, b as outputs, in separate parts
-Limits   x and w 2-D, each extent at least 1; float32 or bfloat16, operands and result of one dtype.
-         Without a bias both of its parts are None.
+Limits   x and w 2-D, each extent at least 1; float32, bfloat16 or float16, operands and result of
+         one dtype. Without a bias both of its parts are None.
 Cost     as ``complex_gemm``, and one transpose on chip of each tile of w that is loaded
 Lever    as ``complex_gemm``; the bias is added in the copy from PSUM, before the rounding
 """

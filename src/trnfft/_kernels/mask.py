@@ -2,8 +2,8 @@
 
 Layout   all elements in storage order, up to 128 rows of up to 2048; the remaining elements are one
          more row
-Limits   four tensors of one shape and dtype, at least one element; float32 or bfloat16. Products
-         and sums are float32 and are rounded once, into the result.
+Limits   four tensors of one shape and dtype, at least one element; float32, bfloat16 or float16.
+         Products and sums are float32 and are rounded once, into the result.
 Cost     six tensor_tensor per tile, three on the Vector and three on the GpSimd engine; every
          element is read and written once
 Lever    one pass over HBM for both parts; the two parts are computed in parallel, on two engines

@@ -3,7 +3,7 @@
 Layout   a leading dimension j is contracted on partitions: for x (batch, j, rest) its matrix is
          stationary and x moves, which gives (k, rest) in the order of HBM. The last two dimensions
          are images, transformed as in ``two_d``. Nothing is transposed.
-Limits   float32 or bfloat16 operands, results in float32; three to five dimensions
+Limits   float32 or 16-bit operands, results in float32; three to five dimensions
          of up to 1024 points
 Cost     8 points n flops for each dimension n; the data is written and read once more for each
          leading dimension, and read again for every 256 of its points
@@ -123,7 +123,7 @@ def columns(x: list[Tile], s: int, c0: int, c1: int) -> list[Tile]:
             nisa.memset(dst=panel, value=0.0)
         for k in range(0, length, TILE):
             kw = min(TILE, length - k)
-            # DMA widens bfloat16, since both operands of a product must have one width.
+            # DMA widens 16 bits, since both operands of a product must have one width.
             nisa.dma_copy(dst=panel[0:kw, k // TILE, 0 : c1 - c0], src=part[s, k : k + kw, c0:c1])
         parts.append(panel)
     return parts

@@ -11,7 +11,7 @@ Layout   real and imaginary parts of j1 on up to 128 partitions: one product tra
          second multiplies s columns by one matrix with s copies of the matrix of b. No sum has
          terms of two rows: a NaN stays in its row. From gen3 on, many rows of at most 2048 points
          have the layout of ``stacked_rows``
-Limits   complex 2-D operands, float32 or bfloat16; float32 results; the lengths of a geometry
+Limits   complex 2-D operands, float32 or 16-bit; float32 results; the lengths of a geometry
 Cost     per point 4 / a + 16 / (b s) + 4 / d cycles of the Tensor engine; operand and result once,
          and the data once more through HBM if d is not 1
 Lever    the array is full in every product; Vector multiplies by twiddles in the copy from PSUM,

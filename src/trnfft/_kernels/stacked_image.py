@@ -3,7 +3,7 @@
 Layout   a pass transforms the columns of a matrix as ``stacked`` transforms the first two factors
          of a row, and stores them as rows; two passes restore the order of the operand. Both parts
          of j1, and later several columns next to j2, are on partitions
-Limits   complex operands (batch, n1, n2), float32 or bfloat16; float32 results; the lengths of an
+Limits   complex operands (batch, n1, n2), float32 or 16-bit; float32 results; the lengths of an
          image geometry
 Cost     per point and pass 4 / a + 16 / (b s) cycles of the Tensor engine; operand and result once,
          and the data once more through HBM

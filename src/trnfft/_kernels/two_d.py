@@ -3,7 +3,7 @@
 Layout   rows j1 on partitions. In both products the data is stationary and a DFT matrix moves, and
          a product with stationary data leaves its columns on partitions: x (j1, j2) becomes
          (j2, k1), and that becomes (k1, k2), the layout in HBM. Nothing is transposed.
-Limits   float32 or bfloat16 operands (batch, n1, n2), results in float32; n1 and n2 up to 1024,
+Limits   float32 or 16-bit operands (batch, n1, n2), results in float32; n1 and n2 up to 1024,
          whose image takes 64 KiB per partition
 Cost     8 n1 n2 (n1 + n2) flops; if n1 and n2 are at most 256, every operand is read once and the
          matrices are resident; beyond that x and the second matrix are read again for every 256
@@ -100,7 +100,7 @@ def image(parts: list[Tile], s: int) -> list[Tile]:
     _, height, width = parts[0].shape
     panels = []
     for part in parts:
-        # DMA widens bfloat16, since both operands of a product must have one width.
+        # DMA widens 16 bits, since both operands of a product must have one width.
         panel = nl.ndarray((TILE, row_tiles(height), width), dtype=nl.float32, buffer=nl.sbuf)
         load_panel(panel, part[s], "rows", 0, height, 0, width, 1)
         panels.append(panel)

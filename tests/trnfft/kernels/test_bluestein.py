@@ -107,9 +107,10 @@ def test_rows_are_padded_or_cut(length):
     assert worst_error(spectrum(x, n), transform(fitted)) <= LIMIT
 
 
-def test_bfloat16_is_read_as_float32():
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_are_read_as_float32(dtype):
     n = 1009
-    x = [values(2, n, dtype="bfloat16", seed=s) for s in (1, 2)]
+    x = [values(2, n, dtype=dtype, seed=s) for s in (1, 2)]
     geometry = find_geometry(padded_length(n))
     constants = bluestein_constants(n, geometry, False, 1.0, "full")
     re, im = run(bluestein, "gen2", *x, constants, n, geometry, "full")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from each_case import each_case
 from oracles.fourier_long import transform, worst_error
@@ -46,8 +47,9 @@ def test_batches(batch):
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 
-def test_bfloat16_is_read_as_float32():
-    x = [values(2, 64, dtype="bfloat16", seed=s) for s in (1, 2)]
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_are_read_as_float32(dtype):
+    x = [values(2, 64, dtype=dtype, seed=s) for s in (1, 2)]
     re, im = run(butterfly, "gen2", *x, butterfly_constants(64, False), False, 1.0)
     wide = x[0].astype(np.float32) + 1j * x[1].astype(np.float32)
     assert worst_error(re + 1j * im, transform(wide)) <= LIMIT

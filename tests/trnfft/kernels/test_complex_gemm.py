@@ -20,7 +20,12 @@ from ...trnblas.kernels.harness_products import DTYPES, Count, run, values
 GENERATIONS = ("gen2", "gen3", "gen4")
 EXTENTS = (1, 127, 128, 129, 200, 251, 257, 513)
 TAILS = (1, 127, 128, 129, 257, 513)
-KINDS = [("float32", False), ("bfloat16", False), ("bfloat16", True)]  # the last is summed wide
+KINDS = [
+    ("float32", False),
+    ("float16", False),
+    ("bfloat16", False),
+    ("bfloat16", True),
+]  # the last is summed wide
 
 
 def operands(m, k, n, dtype="float32"):

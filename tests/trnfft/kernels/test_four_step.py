@@ -164,8 +164,9 @@ def test_padded_rows_in_several_loads(length):
 
 
 @pytest.mark.parametrize("n", [385, 2**15])
-def test_bfloat16_is_read_as_float32(n):
-    x = [values(2, n, dtype="bfloat16", seed=s) for s in (1, 2)]
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_are_read_as_float32(n, dtype):
+    x = [values(2, n, dtype=dtype, seed=s) for s in (1, 2)]
     geometry = find_geometry(n)
     constants = four_step_constants(geometry, False, 1.0)
     re, im = run(four_step, "gen2", *x, constants, geometry, "full")

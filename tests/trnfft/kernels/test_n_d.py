@@ -77,8 +77,9 @@ def test_real_operand_and_real_result(width, generation, inverse):
     assert worst_error(got, hermitian(over(z, (1, 2), inverse), width, inverse)) <= LIMIT
 
 
-def test_bfloat16_is_read_as_float32():
-    x = [values(2, 4, 6, 5, dtype="bfloat16", seed=s) for s in (1, 2)]
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_are_read_as_float32(dtype):
+    x = [values(2, 4, 6, 5, dtype=dtype, seed=s) for s in (1, 2)]
     tables = [two_d_constants(n, False, 1.0) for n in (4, 6, 5)]
     re, im = run(n_d, "gen2", *x, tables[0], None, None, *tables[1:], False)
     wide = x[0].astype(np.float32) + 1j * x[1].astype(np.float32)

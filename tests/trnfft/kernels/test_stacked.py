@@ -93,8 +93,9 @@ def test_batches_of_many_rows(batch, generation):
 
 
 @each_case("batch", [20, 21])
-def test_bfloat16_is_read_as_float32(batch):
-    x = [values(batch, 640, dtype="bfloat16", seed=s) for s in (1, 2)]
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_are_read_as_float32(batch, dtype):
+    x = [values(batch, 640, dtype=dtype, seed=s) for s in (1, 2)]
     geometry = stacked_geometry(640)
     re, im = run(stacked, "gen3", *x, stacked_constants(geometry, False, 1.0), geometry)
     wide = x[0].astype(np.float32) + 1j * x[1].astype(np.float32)

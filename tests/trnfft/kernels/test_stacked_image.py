@@ -92,9 +92,10 @@ def test_a_nan_stays_in_its_image():
     assert worst_error(got[[0, 2]], image(x[[0, 2]])) <= LIMIT
 
 
-def test_bfloat16_is_read_as_float32():
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_are_read_as_float32(dtype):
     found = geometry((4, 4, 7), (5, 4, 16))
-    x = [values(2, 16, 20, dtype="bfloat16", seed=s) for s in (1, 2)]
+    x = [values(2, 16, 20, dtype=dtype, seed=s) for s in (1, 2)]
     re, im = run(stacked_image, "gen3", *x, *constants(found), found)
     wide = x[0].astype(np.float32) + 1j * x[1].astype(np.float32)
     assert worst_error(re + 1j * im, image(wide)) <= LIMIT

@@ -88,8 +88,9 @@ def test_real_operand_and_real_result(size, generation):
     assert worst_error(real_image(x, width, generation), want) <= LIMIT
 
 
-def test_bfloat16_is_read_as_float32():
-    x = [values(2, 20, 30, dtype="bfloat16", seed=s) for s in (1, 2)]
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_are_read_as_float32(dtype):
+    x = [values(2, 20, 30, dtype=dtype, seed=s) for s in (1, 2)]
     matrices = two_d_constants(20, False, 1.0), two_d_constants(30, False, 1.0)
     re, im = run(two_d, "gen2", *x, *matrices, False)
     wide = x[0].astype(np.float32) + 1j * x[1].astype(np.float32)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import agree, expandable
+from trnsci.core.arguments import agree, expandable, floating
 from trnsci.core.errors import DTypeError, FlagError, OperandError
 from trnsci.core.numbers.values import shapes_are_static
 from trnsparse._library import no_kernel
@@ -134,10 +134,11 @@ def sddmm(pattern: SparseMatrix, C: Tensor, D: Tensor) -> CSRMatrix:
 
     Raises:
         OperandError: The shapes do not fit.
-        DTypeError: The dtypes differ.
+        DTypeError: The dtypes differ, or are integers, which no sparse matrix holds.
     """
     _sparse("sddmm", pattern)
     agree("sddmm", "C", C, "D", D)
+    floating("sddmm", "C", C)
     rows, columns = pattern.shape
     if C.ndim < 2 or D.ndim < 2 or C.shape[-2] != rows or D.shape[-2] != columns:
         raise OperandError(

@@ -195,7 +195,10 @@ def screened_spmm(
             f"screened_spmm: integrals must be ({A.shape[0]},) and ({A.shape[1]},), "
             f"got {tuple(rows.shape)} and {tuple(columns.shape)}{hint}"
         )
-    row_bounds, col_bounds = (_bounds(d.detach()).to(real_dtype(A.dtype)) for d in (rows, columns))
+    row_bounds, col_bounds = (_bounds(d.detach()) for d in (rows, columns))
+    if A.is_floating_point() or A.is_complex():  # bounds of an integer matrix are no integers
+        dtype = real_dtype(A.dtype)
+        row_bounds, col_bounds = row_bounds.to(dtype), col_bounds.to(dtype)
     return run_screened_spmm(A, row_bounds, col_bounds, B, sqrt(threshold))
 
 

@@ -327,3 +327,10 @@ def test_a_new_matrix_is_transposed_in_a_whole_graph():
     )
     got = compiled(A.values)
     assert torch.equal(got, ts.from_dense(dense.mT.contiguous()).values)
+
+
+@pytest.mark.parametrize("where", ["pytorch", "simulator"])
+def test_sampled_products_of_integers_are_refused(where):
+    pattern = ts.from_dense(torch.eye(4))
+    with ts.backend(where), pytest.raises(DTypeError, match=r"sddmm: C must be floating .*int64"):
+        ts.sddmm(pattern, torch.ones(4, 2, dtype=torch.int64), torch.ones(4, 2, dtype=torch.int64))

@@ -9,6 +9,8 @@ from hypothesis import strategies as st
 import trnsparse as ts
 from drawn import examples
 from each_case import each_case
+from trnsci.core.counters import counts
+from trnsci.core.testing import refusals_expected
 
 few = examples(30)
 
@@ -96,6 +98,24 @@ def test_screened_products(threshold, shape):
     by_a, by_b = torch.autograd.grad((found * G).sum(), (A, B))
     torch.testing.assert_close(by_a, (G @ B.detach().T) * mask)
     torch.testing.assert_close(by_b, (A.detach() * mask).T @ G)
+
+
+@refusals_expected()
+@each_case("where", ["pytorch", "simulator"])
+@each_case("dtype", [torch.int64, torch.int32])
+def test_bounds_of_integers_are_no_integers(where, dtype):
+    """sqrt(2) sqrt(3) is above sqrt(5), while bounds rounded to integers give 1 and 1."""
+    A, B = torch.tensor([[7, 5], [3, 2]], dtype=dtype), torch.tensor([[1], [10]], dtype=dtype)
+    before = counts()
+    with ts.backend(where):
+        for integrals in (torch.tensor([2, 3]), torch.tensor([2.0, 3.0], dtype=torch.float64)):
+            found = ts.screened_spmm(A, integrals, B, 5.0)
+            assert torch.equal(found, torch.tensor([[50], [23]], dtype=dtype))
+    spent = counts() - before
+    assert not spent.fallbacks
+    assert not spent.launches
+    reason = "trnsparse.screened_spmm", f"the kernel does not take {dtype}"
+    assert spent.refusals == ({reason: 2} if where == "simulator" else {})
 
 
 def test_what_is_screened_out_does_not_matter():

@@ -317,6 +317,5 @@ SCREENED_SPMM = _operation(
     backward=_screened_backward,
     jvp=_screened_jvp,
     autocast="lower",
-    dtypes=_DTYPES,
     flops=_screened_flops,
 )

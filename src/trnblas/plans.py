@@ -10,6 +10,7 @@ from trnblas._precise.ladder import level_bound
 from trnblas._precise.model import SliceWork, doublefloat_work, float16x3_work
 from trnblas._precise.slicing import PROMISE, bound, fewest_slices
 from trnblas.level3 import gemm
+from trnsci.core.arguments import flag, whole
 from trnsci.core.backend.plan import Cost, Plan
 from trnsci.core.backend.precision import PrecisionLevel, check_level
 from trnsci.core.errors import DTypeError, ShapeError
@@ -262,7 +263,7 @@ def plan_gemm(
         M: Rows of the result.
         N: Columns of the result.
         K: Length of the sums.
-        dtype: float32 or bfloat16, as a torch dtype or its name.
+        dtype: float32, bfloat16 or float16, as a torch dtype or its name.
         transA: Whether A is passed as (K, M).
         transB: Whether B is passed as (N, K).
         generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name such as ``"trn2"``; None
@@ -273,8 +274,9 @@ def plan_gemm(
 
     Raises:
         ShapeError: M, N or K is below 1.
-        DTypeError: The dtype has no kernel, or none of this precision.
-        FlagError: The precision is unknown, or no error is proved for so large a K.
+        DTypeError: The dtype has no kernel, or none of this precision; or a size is no integer.
+        FlagError: transA or transB is no bool, the precision is unknown, or no error is proved for
+            so large a K.
         ValueError: The generation is unknown.
 
     Example:
@@ -288,6 +290,9 @@ def plan_gemm(
         accepted = ("float32", "float64") if precision == "doublefloat" else ("float32",)
     if name not in accepted:
         raise DTypeError(f"plan_gemm: dtype must be {' or '.join(accepted)}, got {dtype}")
+    flag("plan_gemm", "transA", transA)
+    flag("plan_gemm", "transB", transB)
+    M, N, K = (whole("plan_gemm", name_, size) for name_, size in (("M", M), ("N", N), ("K", K)))
     if min(M, N, K) < 1:
         raise ShapeError(f"plan_gemm: M, N and K must be at least 1, got {M}, {N} and {K}")
     if precision == "float16x3" or precision == "doublefloat":

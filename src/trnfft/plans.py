@@ -33,7 +33,7 @@ from trnfft._planning.work import (
     two_d_work,
 )
 from trnfft.complex_tensor import ComplexTensor
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import integers, several
 from trnsci.core.backend.explanation import Prediction, explain
 from trnsci.core.backend.plan import Cost, Plan, forget_plans, planned
 from trnsci.core.errors import DimensionError, DTypeError, FlagError, ShapeError
@@ -56,7 +56,7 @@ Kind = Literal[
 # fmt: on
 Array = npt.NDArray[np.float32]
 
-_PARTS = {"complex64": "float32"}
+_PARTS = {"complex64": "float32", "complex32": "float16"}
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,8 @@ class FFTPlan(Plan):
         sizes: Number of points along each transformed dimension.
         shape: Shape of the operand.
         dim: Transformed dimensions, as nonnegative indices.
-        dtype: Dtype of the parts of the operand, ``"float32"`` or ``"bfloat16"``.
+        dtype: Dtype of the parts of the operand, ``"float32"``, ``"bfloat16"`` or
+            ``"float16"``.
         kind: Name of the transform.
         norm: Normalisation, as in torch.
         generation: Generation of the NeuronCore.
@@ -242,7 +243,8 @@ def plan(
         shape: Shape of the operand.
         dim: Dimensions to transform; by default the last, the last two for kinds such as
             ``"fft2"``, or all for kinds such as ``"fftn"``.
-        dtype: float32 or bfloat16, or complex64 for parts of float32, as a torch dtype or a name.
+        dtype: float32, bfloat16 or float16, or complex64 for parts of float32, as a torch dtype or
+            a name.
         kind: Name of the transform's function.
         n: Length or lengths, as in that function; by default derived from the shape.
         norm: ``"backward"``, ``"ortho"`` or ``"forward"``.
@@ -252,7 +254,7 @@ def plan(
     Raises:
         ShapeError: There are no points, or no kernel supports this number of points.
         DimensionError: A dimension does not exist.
-        DTypeError: No kernel supports the dtype.
+        DTypeError: No kernel supports the dtype, or shape, dim or n are no integers.
         FlagError: The kind or the norm is not valid.
         ValueError: The generation is not valid.
 
@@ -260,15 +262,14 @@ def plan(
         >>> plan((32, 4096)).factors
         (32, 128)
     """
-    if kind not in KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise FlagError(f"plan: kind must be one of {', '.join(KINDS)}, got {kind!r}")
     checked_norm("plan", norm)
     name = _part_name(dtype)
-    if name not in ("float32", "bfloat16"):
-        raise DTypeError(f"plan: dtype must be float32, bfloat16 or complex64, got {dtype}")
-    extents = tuple(whole("plan", "shape", extent) for extent in shape)
-    if any(extent < 1 for extent in extents):
-        raise ShapeError(f"plan: shape must be positive in each dimension, got {extents}")
+    if name not in ITEMSIZE:
+        accepted = ", ".join([*ITEMSIZE, "complex32"])
+        raise DTypeError(f"plan: dtype must be {accepted} or complex64, got {dtype}")
+    extents = integers("plan", "shape", shape, 1)
     dims = _dims(extents, dim, kind)
     sizes = _sizes(extents, dims, n, kind)
     return _cached(sizes, extents, dims, name, kind, norm, resolve_generation(generation))
@@ -336,7 +337,7 @@ def _dims(shape: tuple[int, ...], dim: int | Sequence[int] | None, kind: str) ->
     wanted = {"2": 2, "n": 0}.get(kind[-1], 1)
     if dim is None:
         dim = range(-(wanted or len(shape)), 0)
-    given = [dim] if isinstance(dim, int) else list(dim)
+    given = several("plan", "dim", dim)
     wanted = wanted or max(len(given), 1)
     if len(given) != wanted:
         raise ShapeError(f"plan: {kind} takes {wanted} dimension(s), got dim {dim}")
@@ -358,7 +359,7 @@ def _sizes(
         if KINDS[kind][0] == "hermitian":
             sizes[-1] = 2 * (sizes[-1] - 1)
     else:
-        sizes = [n] if isinstance(n, int) else list(n)
+        sizes = several("plan", "n", n)
     if len(sizes) != len(dims) or min(sizes) < 1:
         raise ShapeError(f"plan: n must give {len(dims)} size(s) of at least 1, got {sizes}")
     return tuple(sizes)

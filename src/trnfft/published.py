@@ -7,7 +7,7 @@ replacements.
 from __future__ import annotations
 
 from trnfft.plans import FFTPlan, plan
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import flag, whole
 from trnsci.core.errors import FlagError, ShapeError
 
 __all__ = ["create_plan", "set_ozaki_product_precision_verified"]
@@ -23,8 +23,10 @@ def create_plan(n: int, inverse: bool = False) -> FFTPlan:
     """Return the plan of one float32 transform of n points.
 
     Raises:
+        FlagError: ``inverse`` is not a bool.
         ShapeError: n is below 1. A ShapeError is also a ValueError.
     """
+    flag("create_plan", "inverse", inverse)
     n = whole("create_plan", "n", n)
     if n < 1:
         raise ShapeError(f"create_plan: n must be at least 1, got {n}")

@@ -17,6 +17,7 @@ from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft.plan import FFTAlgorithm, FFTPlan, clear_plan_cache, create_plan, plan
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
+from trnsci.core.testing import random_tensor
 
 LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
 BACKWARD = {"fft": 0, "ifft": 1, "rfft": 0, "irfft": 1, "hfft": 0, "ihfft": 1}
@@ -100,6 +101,21 @@ def test_dimension_dtype_and_target():
     assert plan((8,), dtype=torch.complex64) is plan((8,), -1, "float32")
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_plans_of_16_bit_operands(dtype):
+    made = plan((3, 64), dtype=dtype)
+    x = random_tensor(3, 64).to(dtype)
+    found = made.execute(x)
+    assert found.real.dtype is dtype
+    want = torch.fft.fft(x.double())
+    for part, exact in ((found.real, want.real), (found.imag, want.imag)):
+        # A result of float32 is rounded to 16 bits.
+        bound = torch.finfo(dtype).eps / 2 * exact.abs() + 64 * 2.0**-24 * exact.abs().max()
+        assert ((part - exact).abs() <= bound).all()
+    with pytest.raises(DTypeError, match="parts of x must be"):
+        made.execute(x.float())
+
+
 def test_flops_by_definition():
     # n^2 complex products and sums; factors f cost n f of them, and a table 6 operations a point.
     assert plan((3, 100)).cost.flops == 3 * 8 * 100**2
@@ -175,7 +191,7 @@ def test_stated_errors_term_by_term():
         (lambda: plan((8,), kind="dct"), FlagError, "plan: kind must be one of"),
         (lambda: plan((8,), norm="unit"), FlagError, "plan: norm must be one of"),
         (lambda: plan((8,), dtype="float64"), DTypeError, "plan: dtype must be float32"),
-        (lambda: plan((0,)), ShapeError, "plan: shape must be positive"),
+        (lambda: plan((0,)), ShapeError, "plan: shape must be at least 1"),
         (lambda: plan((1,), kind="irfft"), ShapeError, "plan: n must give 1 size"),
         (lambda: plan((8,), n=0), ShapeError, "plan: n must give 1 size"),
         (lambda: plan((8,), 1), IndexError, "plan: dim 1 is not one of the 1"),

@@ -14,7 +14,8 @@ from trnblas.distributed.panels import product_steps
 from trnblas.distributed.products import accumulation, gemm, gradient_schedule
 from trnblas.distributed.symmetric import mirror_moves, symmetric_product, syrk
 from trnblas.distributed.triangular import triangular_system, trsm
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import data_type, integers, several
+from trnsci.core.distributed.layout import dims_of
 from trnsci.core.distributed.plans import Communication, LowerBound, Step, agreement_step
 from trnsci.core.distributed.recording import operand, peaks, virtual_mesh
 from trnsci.core.distributed.schedule import FREE, Move, Schedule
@@ -65,19 +66,25 @@ def plan(
     """
     if function not in _FUNCTIONS:
         raise FlagError(f"plan: function must be one of {', '.join(_FUNCTIONS)}, got {function!r}")
-    grid = (mesh,) if isinstance(mesh, int) else tuple(mesh)
-    grid = tuple(whole("plan", "mesh", size, 1, error=FlagError) for size in grid)
+    grid = tuple(several("plan", "mesh", mesh, 1, FlagError))
     if len(grid) not in (1, 2):
         raise FlagError(f"plan: mesh must have 1 or 2 dimensions, got {grid}")
     count, ndim = {"syrk": (1, 2), "batched_pair_energy": (1, 3)}.get(function, (2, 2))
-    if len(shapes) != count or any(len(shape) != ndim for shape in shapes):
+    data_type("plan", "dtype", dtype)
+    dims = tuple(integers("plan", f"shapes[{at}]", shape) for at, shape in enumerate(shapes))
+    if len(dims) != count or any(len(shape) != ndim for shape in dims):
         raise ShapeError(
             f"plan: {function} takes {count} shapes of {ndim} dimensions, got {shapes}"
         )
-    dims = tuple(tuple(shape) for shape in shapes)
     if function == "batched_pair_energy":
         return _pairs(dims[0], grid, dtype)
-    given = tuple(_default(grid)[:count] if in_placements is None else in_placements)
+    given = _default(grid)[:count] if in_placements is None else in_placements
+    if not isinstance(given, Sequence) or len(given) != count:
+        raise FlagError(
+            f"plan: in_placements must have one entry for each of {count} operands, got {given!r}"
+        )
+    for at, each in enumerate(given):
+        dims_of("plan", f"in_placements[{at}]", each, ndim, len(grid))
     operands = [(shape, each, dtype) for shape, each in zip(dims, given, strict=True)]
     here = virtual_mesh(grid, 0)
     tensors = [operand(here, *each) for each in operands]

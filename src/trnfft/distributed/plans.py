@@ -23,12 +23,12 @@ from trnfft.distributed.schedule import (
     schedule,
 )
 from trnfft.distributed.vectors import Vectors, vectors_of
-from trnsci.core.arguments import several, whole
+from trnsci.core.arguments import data_type, flag, integers, several
 from trnsci.core.distributed.layout import even_sizes
 from trnsci.core.distributed.plans import Communication, LowerBound, Step, agreement_step
 from trnsci.core.distributed.recording import peaks
 from trnsci.core.distributed.schedule import Mesh
-from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.errors import FlagError
 
 if TYPE_CHECKING:
     from torch.distributed.tensor import Placement
@@ -75,13 +75,14 @@ def plan(
         raise FlagError(
             f"plan: function must be one of {', '.join(_ND + _VECTORS)}, got {function!r}"
         )
-    grid = tuple(
-        whole("plan", "mesh", size, 1, error=FlagError) for size in several("plan", "mesh", mesh)
-    )
+    grid = tuple(several("plan", "mesh", mesh, 1, FlagError))
     if len(grid) not in (1, 2):
         raise FlagError(f"plan: mesh must have 1 or 2 dimensions, got {grid}")
-    dtype = dtype or (torch.float32 if function in REAL_INPUT else torch.complex64)
-    sizes = [whole("plan", "shape", size, 0, error=ShapeError) for size in shape]
+    if dtype is None:
+        dtype = torch.float32 if function in REAL_INPUT else torch.complex64
+    data_type("plan", "dtype", dtype)
+    flag("plan", "transposed", transposed)
+    sizes = integers("plan", "shape", shape, 0)
     x = torch.empty(sizes, dtype=dtype, device="meta")
     given = _default(function, x.ndim, grid) if in_placements is None else in_placements
     split = split_of("plan", "in_placements", given, x.ndim, len(grid))

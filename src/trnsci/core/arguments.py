@@ -104,10 +104,47 @@ def whole(
     return value
 
 
-def several(function: str, name: str, value: int | Sequence[int]) -> list[int]:
-    """Return one or several integers as a list."""
+def several(
+    function: str,
+    name: str,
+    value: int | Sequence[int],
+    least: int | None = None,
+    error: type[TrnsciError] = DTypeError,
+) -> list[int]:
+    """Return one or several integers as a list; the other arguments are those of ``whole``."""
     entries = value if isinstance(value, Sequence) else (value,)
-    return [whole(function, name, entry) for entry in entries]
+    return [whole(function, name, entry, least, error=error) for entry in entries]
+
+
+def integers(
+    function: str, name: str, value: Sequence[int], least: int | None = None
+) -> tuple[int, ...]:
+    """Return a sequence of integers, such as a shape, as a tuple.
+
+    Raises:
+        DTypeError: It is no sequence, or an entry is no integer.
+        ShapeError: An entry is below ``least``.
+    """
+    given: object = value
+    if not isinstance(given, Sequence) or isinstance(given, str):
+        kind = type(value).__name__
+        raise DTypeError(f"{function}: {name} must be a sequence of integers, got {kind}")
+    found = tuple(whole(function, name, entry) for entry in value)
+    if least is not None and any(entry < least for entry in found):
+        raise ShapeError(f"{function}: {name} must be at least {least} everywhere, got {found}")
+    return found
+
+
+def flag(function: str, name: str, value: bool) -> None:
+    """Raise unless ``value`` is a bool."""
+    if not isinstance(value, bool):
+        raise FlagError(f"{function}: {name} must be a bool, got {value!r}")
+
+
+def data_type(function: str, name: str, value: torch.dtype) -> None:
+    """Raise unless ``value`` is a dtype of torch."""
+    if not isinstance(value, torch.dtype):
+        raise DTypeError(f"{function}: {name} must be a torch.dtype, got {value!r}")
 
 
 def tensor(function: str, name: str, value: Tensor) -> None:

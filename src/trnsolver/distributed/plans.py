@@ -9,7 +9,7 @@ from typing import Literal
 
 import torch
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import data_type, flag, integers, whole
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.distributed.plans import (
     AGREEMENT,
@@ -20,7 +20,7 @@ from trnsci.core.distributed.plans import (
 )
 from trnsci.core.distributed.predictions import messages_between
 from trnsci.core.distributed.recording import peak_of, virtual_mesh
-from trnsci.core.errors import FlagError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsolver.distributed import positive, tall
 from trnsolver.distributed._costs import (
     bound_of,
@@ -79,11 +79,26 @@ def plan(
         dtype: Dtype of the matrix.
 
     Raises:
-        FlagError: ``function`` is not one of these.
-        ShapeError: The matrix is wide, or not square where it must be.
+        FlagError: ``function`` is not one of these, or ``preconditioned`` is no bool.
+        ShapeError: The matrix is wide, or not square where it must be; or a number is too small.
+        DTypeError: ``rows`` are no integers, or ``dtype`` or ``A`` is of another kind.
     """
     if function not in _FUNCTIONS:
         raise FlagError(f"plan: function must be one of {', '.join(_FUNCTIONS)}, got {function!r}")
+    for name, count, least in (
+        ("right_sides", right_sides, 1),
+        ("k", k, 1),
+        ("oversampling", oversampling, 0),
+        ("power_iterations", power_iterations, 0),
+        ("iterations", iterations, 0),
+    ):
+        whole("plan", name, count, least, error=ShapeError)
+    flag("plan", "preconditioned", preconditioned)
+    data_type("plan", "dtype", dtype)
+    given: object = A
+    if given is not None and not isinstance(given, (SparseMatrix, Communication)):
+        kind = type(A).__name__
+        raise DTypeError(f"plan: A must be a sparse matrix, a plan or None, got {kind}")
     layout, exchanged = _layout(rows, columns)
     height, width = layout.shape
     square = function in _SQUARE
@@ -140,12 +155,14 @@ def _recorded(
 
 def _layout(rows: Layout | Sequence[int], columns: int | None) -> tuple[Layout, bool]:
     """Return the layout of the matrix, and whether ranks exchange it in a call."""
+    if columns is not None:
+        columns = whole("plan", "columns", columns, 0, error=ShapeError)
     if isinstance(rows, Layout):
         if columns is None and len(rows.shape) < 2:
             raise ShapeError(f"plan: rows must be the layout of a matrix, got shape {rows.shape}")
         width = rows.shape[1] if columns is None else columns
         return Layout((rows.offsets[-1], width), 0, rows.offsets), False
-    sizes = [whole("plan", "rows", count, 0) for count in rows]
+    sizes = integers("plan", "rows", rows, 0)
     offsets = tuple(sum(sizes[:rank]) for rank in range(len(sizes) + 1))
     return Layout((offsets[-1], offsets[-1] if columns is None else columns), 0, offsets), True
 

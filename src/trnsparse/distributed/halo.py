@@ -12,7 +12,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.distributed.plans import Communication, Step, agreement_step, all_reduced
-from trnsci.core.errors import FlagError, OperandError
+from trnsci.core.errors import DTypeError, FlagError, OperandError
 from trnsparse.formats import SparseMatrix
 
 
@@ -95,16 +95,23 @@ def plan(
         right_sides: Number of columns of X.
 
     Raises:
-        FlagError: ``function`` is not one of these.
+        FlagError: ``function`` is not one of these, or a number is too small.
         OperandError: A layout does not fit the matrix.
+        DTypeError: A is no sparse matrix, or a layout is no ``Layout``.
     """
     if function not in ("matmul", "transposed", "RowShardedCSR"):
         raise FlagError(
             f"plan: function must be 'matmul', 'transposed' or 'RowShardedCSR', got {function!r}"
         )
+    if not isinstance(A, SparseMatrix):
+        raise DTypeError(f"plan: A must be a sparse matrix, got {type(A).__name__}")
+    if columns is not None and not isinstance(columns, Layout):
+        raise DTypeError(f"plan: columns must be a Layout or None, got {type(columns).__name__}")
+    right_sides = whole("plan", "right_sides", right_sides, 0, error=FlagError)
     csr = A.to_csr()
     ranks = layout.ranks if isinstance(layout, Layout) else layout
     if not isinstance(layout, Layout):
+        ranks = whole("plan", "layout", layout, 1, error=FlagError)
         layout = row_layout(balanced_rows(csr.pattern.pointers, ranks), A.shape[1], ranks)
     if layout.offsets[-1] != A.shape[0]:
         raise OperandError(f"plan: layout must have {A.shape[0]} rows, got {layout.offsets[-1]}")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import product
 from math import prod
+from operator import index
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -268,7 +269,13 @@ def _chosen(
         found = path([frozenset(term) for term in kept], frozenset(equation.output), dict(sizes))
     else:
         found = path
-    pairs = tuple(tuple(sorted(int(at) for at in pair)) for pair in found)
+    try:
+        pairs = tuple(tuple(sorted(index(at) for at in pair)) for pair in found)
+    except TypeError:
+        raise FlagError(
+            f"{function}: path must be a sequence of pairs of integers, or an optimizer that "
+            f"returns one, got {path!r}"
+        ) from None
     left = range(len(kept), 1, -1)
     fits = len(pairs) == len(left) and all(
         len(pair) == 2 and 0 <= pair[0] < pair[1] < count

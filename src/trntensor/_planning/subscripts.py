@@ -250,7 +250,8 @@ def _letters(function: str, sublist: Any) -> str:
     if isinstance(sublist, Tensor) or not listed:
         kind = type(sublist).__name__
         raise DTypeError(
-            f"{function}: operands and sublists must alternate, got {kind} for a sublist"
+            f"{function}: subscripts must be a string, or operands and sublists must alternate, "
+            f"got {kind} for a sublist"
         )
     entries = list(sublist)
     found = []

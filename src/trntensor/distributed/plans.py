@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import data_type, integers, several
 from trnsci.core.distributed.layout import dims_of, placements_of
 from trnsci.core.distributed.plans import Communication, Step, agreement_step
 from trnsci.core.distributed.recording import peaks
@@ -51,21 +51,23 @@ def plan(
     """
     if function != "einsum":
         raise FlagError(f"plan: function must be einsum, got {function!r}")
-    grid = (mesh,) if isinstance(mesh, int) else tuple(mesh)
-    grid = tuple(whole("plan", "mesh", size, 1, error=FlagError) for size in grid)
+    grid = tuple(several("plan", "mesh", mesh, 1, FlagError))
     if len(grid) not in (1, 2):
         raise FlagError(f"plan: mesh must have 1 or 2 dimensions, got {grid}")
-    sizes = tuple(tuple(shape) for shape in shapes)
+    if not isinstance(subscripts, str):
+        raise FlagError(f"plan: subscripts must be a string, got {type(subscripts).__name__}")
+    data_type("plan", "dtype", dtype)
+    sizes = tuple(integers("plan", f"shapes[{at}]", shape) for at, shape in enumerate(shapes))
     equation = parse("plan", subscripts, tuple(map(len, sizes)))
     sizes_of("plan", equation, sizes)
     if in_placements is None:
         given = tuple(
             tuple(at if at < len(shape) else None for at in range(len(grid))) for shape in sizes
         )
-    elif len(in_placements) != len(sizes):
+    elif not isinstance(in_placements, Sequence) or len(in_placements) != len(sizes):
         raise FlagError(
             f"plan: in_placements must have one entry for each of {len(sizes)} operands, got "
-            f"{len(in_placements)}"
+            f"{in_placements!r}"
         )
     else:
         given = tuple(

@@ -115,7 +115,8 @@ def _stated(name: str | None) -> Generation | None:
     stated += [(variable, os.environ.get(variable) or None) for variable in _VARIABLES]
     for origin, asked in stated:
         if asked is not None:
-            found = _ALIASES.get(asked.lower(), asked.lower())
+            lower = asked.lower() if isinstance(asked, str) else ""
+            found = _ALIASES.get(lower, lower)
             if found not in CORES:
                 accepted = ", ".join([*CORES, *_ALIASES])
                 raise FlagError(f"{origin}: got {asked!r}, accepted: {accepted}")

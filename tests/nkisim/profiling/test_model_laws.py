@@ -535,3 +535,21 @@ def test_a_loop_on_the_device_costs_a_branch_in_each_iteration(counts):
         assume = {"loop_iteration_us": us}
         found = latency(exponentials, zeros(128, 512), counts, True, nki=nki, assume=assume)
         assert found - unrolled == pytest.approx(iterations * us, abs=1e-6)
+
+
+# -- transfers that depend on each other -----------------------------------------------------------
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_transfer_over_another_one_of_a_longer_ring_comes_after_it(target):
+    def kernel(x, y):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=x)
+        nisa.dma_copy(dst=tile[:, 0:1], src=y)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    found = profiled(kernel, zeros(128, 512), zeros(128, 1), target=target)
+    first, second, _ = sorted((s for s in found.timeline if s.nbytes), key=lambda s: s.line)
+    assert second.ready_us > first.ready_us

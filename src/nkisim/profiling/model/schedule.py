@@ -343,14 +343,16 @@ def _in_turn(operations: list[Operation]) -> list[Operation]:
     """Return the operations with successive transfers in the order in which rings serve them.
 
     DMA engines serve rings in turn, by bytes: the transfers of a run are ordered by the bytes that
-    their ring has moved in it so far.
+    their ring has moved in it so far. A transfer that depends on one of a run begins the next run.
     """
     found: list[Operation] = []
-    runs: dict[int, list[tuple[int, int]]] = {}
+    runs: dict[int, dict[int, int]] = {}
     moved: dict[tuple[int, object], int] = {}
 
     def end(core: int) -> None:
-        found.extend(operations[number] for _, number in sorted(runs.pop(core, ())))
+        """Append the transfers of a run by the bytes that their ring has moved by then."""
+        run = runs.pop(core, {})
+        found.extend(operations[number] for number in sorted(run, key=lambda n: (run[n], n)))
         for key in [key for key in moved if key[0] == core]:
             del moved[key]
 
@@ -361,9 +363,11 @@ def _in_turn(operations: list[Operation]) -> list[Operation]:
             end(core)
             found.append(operation)
             continue
+        if not runs.get(core, {}).keys().isdisjoint(operation.needs):
+            end(core)
         key = (core, operation.ring)
         moved[key] = moved.get(key, 0) + transfer.nbytes
-        runs.setdefault(core, []).append((moved[key], operation.number))
+        runs.setdefault(core, {})[operation.number] = moved[key]
     for core in list(runs):
         end(core)
     return found

@@ -145,6 +145,28 @@ def products(device: str) -> Iterator[Problem]:
                 )
 
 
+def transposes(device: str) -> Iterator[Problem]:
+    for size, row in ((1_000, 5), (1_000, 50), (10_000, 5), (10_000, 50), (100_000, 5)):
+        for dtype in (torch.float32, torch.float64):
+            A, S, T = matrices(size, row / size, device)
+            A, T = A.to(dtype), T.to(dtype)
+            x = torch.randn(size, dtype=dtype, device=device)
+            rivals: dict[str, Call] = {"torch": lambda T=T, x=x: T.t() @ x}
+            if device == "cpu":
+                array = x.numpy()
+                S = S.astype(array.dtype)
+                rivals["scipy"] = lambda S=S, a=array: S.T @ a
+            view = A.transposed_view
+            calls: dict[str, Call] = {
+                "A.T @ x": lambda A=A, x=x: A.T @ x,
+                "A.transposed_view() @ x": lambda v=view, x=x: v() @ x,
+                "x @ A": lambda A=A, x=x: x @ A,
+            }
+            for name, call in calls.items():
+                kind = str(dtype).removeprefix("torch.")
+                yield Problem(f"{name} {size}, {row} a row, {kind}", call, rivals, inner=True)
+
+
 def gradients(device: str) -> Iterator[Problem]:
     for size, density, width in ((1024, 0.01, 32), (4096, 0.01, 32)):
         A, _, _ = matrices(size, density, device)
@@ -249,7 +271,7 @@ def solutions(device: str) -> Iterator[Problem]:
         yield Problem(name, ours, {"scipy": scipys}, has_goal=False)
 
 
-GROUPS = (conversions, products, gradients, blocks, attention, solutions)
+GROUPS = (conversions, products, transposes, gradients, blocks, attention, solutions)
 
 
 def timings_of(

@@ -15,7 +15,12 @@ from trnsci.core.numbers.values import inert
 from trnsparse._library import LIBRARY
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.block_products import blocks_times
-from trnsparse._products.row_products import RowMatrix, csr_product, sampled_product
+from trnsparse._products.row_products import (
+    RowMatrix,
+    column_product,
+    csr_product,
+    sampled_product,
+)
 from trnsparse._products.screened import screened_product
 from trnsparse._products.tiles import plan_product
 
@@ -47,6 +52,11 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
         return SPMM(values, pattern.pointers, pattern.indices, b)
     places = tiles.pattern
     return TILED_SPMM(tiles.data, places.pointers, places.indices, b, pattern.rows)
+
+
+def run_column_spmv(transposed: RowMatrix, b: Tensor) -> Tensor | None:
+    """Return the product of a matrix by columns and a vector; None if rows must be formed."""
+    return None if kernels_wanted() else column_product(transposed, b)
 
 
 def _show_plan(matrix: RowMatrix, b: Tensor) -> None:

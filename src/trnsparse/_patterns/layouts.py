@@ -70,6 +70,15 @@ def as_scipy_csr(values: Tensor, pattern: Pattern) -> Any:
     return csr_array(tuple(array_of(t) for t in parts), shape=pattern.shape)
 
 
+def as_scipy_csc(values: Tensor, by_columns: Pattern) -> Any:
+    """Return SciPy's ``csc_array`` on the memory of ``values``."""
+    from scipy.sparse import csc_array
+
+    parts = (values, by_columns.indices, by_columns.pointers)
+    shape = (by_columns.columns, by_columns.rows)
+    return csc_array(tuple(array_of(t) for t in parts), shape=shape)
+
+
 def as_scipy_bsr(blocks: Tensor, pattern: Pattern) -> Any:
     """Return SciPy's ``bsr_array`` of whole blocks on the memory of ``blocks``."""
     from scipy.sparse import bsr_array

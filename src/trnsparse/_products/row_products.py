@@ -17,7 +17,14 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.interop import forward_level
 from trnsci.core.numbers.conversions import array_of
 from trnsci.core.numbers.values import concrete, inert, one_cotangent
-from trnsparse._patterns.layouts import NATIVE, as_scipy_csr, as_torch_csr, has_mkl
+from trnsparse._patterns.layouts import (
+    NATIVE,
+    as_scipy_csc,
+    as_scipy_csr,
+    as_torch_csr,
+    has_mkl,
+    suits_scipy,
+)
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.tiles import TileHolder
 
@@ -50,6 +57,13 @@ class RowMatrix:
         self.pattern = pattern
         self.tiles = TileHolder()
         self._held: dict[Maker, tuple[int, Any]] = {}
+
+    @classmethod
+    def reused(cls, held: RowMatrix | None, values: Tensor, pattern: Pattern) -> RowMatrix:
+        """Return ``held`` if it has these values and this pattern, otherwise a new matrix."""
+        if held is not None and held.values is values and held.pattern is pattern:
+            return held
+        return cls(values, pattern)
 
     def made_by(self, maker: Maker) -> Any:
         """Return the cached result of ``maker`` on the memory of the values."""
@@ -91,6 +105,20 @@ def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
     if not each:
         return b.new_zeros(*batch, pattern.rows, b.shape[-1])
     return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
+
+
+def column_product(transposed: RowMatrix, b: Tensor) -> Tensor | None:
+    """Return the product of a matrix by columns and a vector, or None if SciPy cannot compute it.
+
+    Entries are read as they are stored: the transpose by rows is SciPy's matrix by columns.
+
+    Args:
+        transposed: The transpose of the matrix.
+        b: The dense operand.
+    """
+    if b.ndim != 1 or not (suits_scipy(transposed.values, transposed.pattern.indices) and inert(b)):
+        return None
+    return torch.from_numpy(transposed.made_by(as_scipy_csc) @ array_of(b))
 
 
 def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:

@@ -92,7 +92,7 @@ class SparseMatrix(StoredMatrix):
     def __rmatmul__(self, other: Any) -> Any:
         if not isinstance(other, Tensor):
             return NotImplemented
-        transposed = self.transpose()
+        transposed = self.T
         return transposed.matmul(other) if other.ndim == 1 else transposed.matmul(other.mT).mT
 
     def __add__(self, other: Any) -> Any:
@@ -144,13 +144,13 @@ class SparseMatrix(StoredMatrix):
 
     @property
     def T(self) -> Any:
-        """The transpose."""
+        """The transpose; of CSR and CSC in the other of the two formats, on the same memory."""
         return self.transpose()
 
     @property
     def H(self) -> Any:
         """The conjugate transpose."""
-        transposed = self.transpose()
+        transposed = self.T
         if not self.dtype.is_complex:
             return transposed
         return transposed._with_data(transposed._data.conj())
@@ -186,9 +186,16 @@ class CSRMatrix(CSRStorage, SparseMatrix):
         """Return this matrix."""
         return self
 
+    @property
+    def T(self) -> CSCMatrix:
+        """The transpose in CSC format, on the same memory; ``transpose`` orders a copy by rows."""
+        return self.transposed_view()
+
     def transposed_view(self) -> CSCMatrix:
         """Return the transpose in CSC format, on the same memory."""
-        return CSCMatrix._of(self.values, self.pattern)
+        made = CSCMatrix._of(self.values, self.pattern)
+        made._product_cache = self._matrix
+        return made
 
     def multiply(self, other: Any) -> CSRMatrix:
         """Return the elementwise product with a number, a dense or a sparse matrix.

@@ -180,9 +180,8 @@ class BSRStorage(StoredMatrix):
         return dense[..., : self.shape[0], : self.shape[1]]
 
     def _product(self, b: Tensor) -> Tensor:
-        pattern, held = self.pattern, self._product_cache
-        if held is None or held.values is not self.blocks or held.pattern is not pattern:
-            held = self._product_cache = RowMatrix(self.blocks, pattern)
+        held = RowMatrix.reused(self._product_cache, self.blocks, self.pattern)
+        self._product_cache = held
         return run_bsr_spmm(held, b, self.shape[0])
 
     def transpose(self) -> Self:

@@ -8,8 +8,10 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from trnsparse._paths.dispatch import run_column_spmv
 from trnsparse._patterns.layouts import as_torch_csc, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.row_products import RowMatrix
 from trnsparse.formats._storage.base import StoredMatrix
 from trnsparse.formats._storage.checks import (
     check_compressed,
@@ -29,6 +31,7 @@ class CSCStorage(StoredMatrix):
     shape: tuple[int, int]
     validate: InitVar[bool] = True
     _pattern_cache: Pattern | None = field(default=None, init=False)
+    _product_cache: RowMatrix | None = field(default=None, init=False)
 
     def __post_init__(self, validate: bool) -> None:
         if not validate:
@@ -74,6 +77,12 @@ class CSCStorage(StoredMatrix):
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         by_rows, order = self.pattern.transposed
         return self.values.index_select(-1, order), by_rows
+
+    def _product(self, b: Tensor) -> Tensor:
+        held = RowMatrix.reused(self._product_cache, self.values, self.pattern)
+        self._product_cache = held
+        found = run_column_spmv(held, b)
+        return super()._product(b) if found is None else found
 
     @property
     def nnz(self) -> int:

@@ -165,9 +165,8 @@ class CSRStorage(StoredMatrix):
 
     @property
     def _matrix(self) -> RowMatrix:
-        pattern, held = self.pattern, self._product_cache
-        if held is None or held.values is not self.values or held.pattern is not pattern:
-            held = self._product_cache = RowMatrix(self.values, pattern)
+        held = RowMatrix.reused(self._product_cache, self.values, self.pattern)
+        self._product_cache = held
         return held
 
     def product_plan(self, columns: int, generation: str | None = None) -> ProductPlan:

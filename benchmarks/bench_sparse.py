@@ -27,6 +27,7 @@ import torch
 from runner import Timing, clock_for, judged, measure, record, show
 from torch import Tensor
 
+import trnsolver
 import trnsparse as ts
 
 Call = Callable[[], object]
@@ -271,7 +272,46 @@ def solutions(device: str) -> Iterator[Problem]:
         yield Problem(name, ours, {"scipy": scipys}, has_goal=False)
 
 
-GROUPS = (conversions, products, transposes, gradients, blocks, attention, solutions)
+def plain_cg(product: Callable[[Tensor], Tensor], b: Tensor, tol: float) -> Tensor:
+    """Return a solution by the iteration of ``cg`` in plain torch, without a report."""
+    x, r, p = torch.zeros_like(b), b.clone(), b.clone()
+    square = torch.dot(r, r).item()
+    goal = tol * tol * square
+    while square > goal:
+        image = product(p)
+        alpha = square / torch.dot(p, image).item()
+        x.add_(p, alpha=alpha)
+        r.sub_(image, alpha=alpha)
+        before, square = square, torch.dot(r, r).item()
+        p.mul_(square / before).add_(r)
+    return x
+
+
+def iterations(device: str) -> Iterator[Problem]:
+    if device != "cpu":
+        return
+    one = sp.diags_array([-np.ones(15), 2 * np.ones(16), -np.ones(15)], offsets=(-1, 0, 1))
+    eye = sp.eye_array(16)
+    for dtype, tol in ((torch.float64, 1e-8), (torch.float32, 1e-5)):
+        A = ts.from_scipy((sp.kron(one, eye) + sp.kron(eye, one)).tocsr()).to(dtype)
+        D, T = A.to_dense(), narrowed(A.to_torch_sparse())
+        b = torch.randn(256, dtype=dtype)
+        kind = str(dtype).removeprefix("torch.")
+        yield Problem(
+            f"cg of order 256, {kind}",
+            lambda A=A, b=b, tol=tol: ts.cg(A, b, tol=tol),
+            {"torch loop": lambda T=T, b=b, tol=tol: plain_cg(T.__matmul__, b, tol)},
+            has_goal=False,
+        )
+        yield Problem(
+            f"cg of order 256, dense, {kind}",
+            lambda D=D, b=b, tol=tol: trnsolver.cg(D, b, tol=tol),
+            {"torch loop": lambda D=D, b=b, tol=tol: plain_cg(D.mv, b, tol)},
+            has_goal=False,
+        )
+
+
+GROUPS = (conversions, products, transposes, gradients, blocks, attention, solutions, iterations)
 
 
 def timings_of(

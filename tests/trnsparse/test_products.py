@@ -334,3 +334,24 @@ def test_sampled_products_of_integers_are_refused(where):
     pattern = ts.from_dense(torch.eye(4))
     with ts.backend(where), pytest.raises(DTypeError, match=r"sddmm: C must be floating .*int64"):
         ts.sddmm(pattern, torch.ones(4, 2, dtype=torch.int64), torch.ones(4, 2, dtype=torch.int64))
+
+
+@each_case("name", FORMATS)
+@each_case("dtype", [torch.float32, torch.float64, torch.bfloat16, torch.complex128])
+@each_case("columns", [(), (3,)])
+def test_a_product_for_operands_that_are_alike_has_the_bits_of_each(name, dtype, columns):
+    A = in_format(random_dense(6, 5, dtype=dtype), name)
+    operands = [
+        random_dense(5, prod(columns), 1.0, seed, dtype).reshape(5, *columns) for seed in (1, 2)
+    ]
+    with torch.no_grad():
+        product = A.product_like(operands[0])
+        for operand in operands:
+            assert torch.equal(product(operand), A @ operand)
+    x = operands[0].requires_grad_()
+    A.product_like(operands[1])(x).real.sum().backward()  # what is recorded is not chosen before
+    assert x.grad.any()
+    with pytest.raises(OperandError, match="inner dimensions"):
+        A.product_like(operands[1][1:])
+    with pytest.raises(DTypeError, match="float16"):
+        A.product_like(operands[1].real.half())

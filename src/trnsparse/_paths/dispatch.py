@@ -5,6 +5,9 @@ Arguments are already validated.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -19,6 +22,7 @@ from trnsparse._products.row_products import (
     RowMatrix,
     column_product,
     csr_product,
+    products_like,
     sampled_product,
 )
 from trnsparse._products.screened import screened_product
@@ -52,6 +56,11 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
         return SPMM(values, pattern.pointers, pattern.indices, b)
     places = tiles.pattern
     return TILED_SPMM(tiles.data, places.pointers, places.indices, b, pattern.rows)
+
+
+def spmm_like(matrix: RowMatrix, b: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the product of a matrix by rows with operands like b, its path chosen once."""
+    return partial(run_spmm, matrix) if kernels_wanted() else products_like(matrix, b)
 
 
 def run_column_spmv(transposed: RowMatrix, b: Tensor) -> Tensor | None:

@@ -8,6 +8,7 @@ is a gather and a scatter in torch operations. No path makes the sparse matrix d
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeAlias
 
 import torch
@@ -82,9 +83,7 @@ def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
     """Return the product with a dense vector (n,) or matrix (..., n, N) of its dtype and device."""
     values, pattern = matrix.values, matrix.pattern
     if values.ndim == 1 and b.ndim <= 2:
-        if b.dtype not in NARROW and inert(values, b):
-            return _computed(matrix, b)
-        return _traced(matrix, b)
+        return _computed(matrix, b) if _is_plain(matrix, b) else _traced(matrix, b)
     if b.ndim == 1:
         return csr_product(matrix, b.unsqueeze(-1)).squeeze(-1)
     if values.ndim == 1:  # one matrix: concatenate the columns of all right-hand sides
@@ -105,6 +104,12 @@ def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
     if not each:
         return b.new_zeros(*batch, pattern.rows, b.shape[-1])
     return torch.stack(each).reshape(*batch, pattern.rows, b.shape[-1])
+
+
+def products_like(matrix: RowMatrix, b: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return ``csr_product`` for operands like b, which without gradients is chosen once."""
+    plain = matrix.values.ndim == 1 and b.ndim <= 2 and not torch.is_grad_enabled()
+    return partial(_computed if plain and _is_plain(matrix, b) else csr_product, matrix)
 
 
 def column_product(transposed: RowMatrix, b: Tensor) -> Tensor | None:
@@ -143,6 +148,10 @@ def one_node(a: Tensor, b: Tensor) -> bool:
 
 
 # -- products --------------------------------------------------------------------------------------
+
+
+def _is_plain(matrix: RowMatrix, b: Tensor) -> bool:
+    return b.dtype not in NARROW and inert(matrix.values, b)
 
 
 def _traced(matrix: RowMatrix, b: Tensor) -> Tensor:

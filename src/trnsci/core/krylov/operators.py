@@ -98,7 +98,10 @@ def as_operator(
     if isinstance(order, int) and n != order:
         raise _unfit(function, name, (order, order), b)
     matvec, rmatvec = _products(function, A, name)
-    fitted = _fitted(function, name, matvec)
+    if hasattr(A, "product_like") and (columns or b.ndim == 1):  # a sparse matrix
+        fitted = A.product_like(b)
+    else:
+        fitted = _fitted(function, name, matvec)
     adjoint = None if rmatvec is None else _fitted(function, name, rmatvec)
     operator = LinearOperator(fitted, adjoint, order if isinstance(order, int) else None)
     operator.matrix = None if shape is None else A

@@ -78,7 +78,7 @@ def begun(product: Product, b: Tensor, x: Tensor, space: Vectors = ONE) -> tuple
 def report(watch: Watch, run: Run, norms: Number, x: Tensor | None) -> None:
     """Record the residual after an iteration, and call the callback with a copy of x."""
     run.iterations += 1
-    run.residuals.append(watch.relative(norms))
+    run.residuals.append(watch.space.worst(norms / watch.scale))
     if watch.callback is not None:
         copy = None if x is None else x.clone()
         watch.callback(Progress(run.iterations, run.residuals[-1], copy))

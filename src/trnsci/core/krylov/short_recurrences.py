@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.krylov.runs import Product, Run, Watch, begun, ended, report
-from trnsci.core.krylov.vectors import ONE, Number, Vectors, inner, norm
+from trnsci.core.krylov.vectors import ONE, Number, Several, Vectors, inner, norm
 
 _GAIN = 0.5
 """Restarts from the true residual continue while the last one gained more than this factor."""
@@ -82,7 +82,7 @@ def kernel_reference(
         Solutions, the norms of their residuals at the start and after each of ``limit`` steps, and
         the number of steps of each.
     """
-    space = Vectors(dim, recorded=recorded)
+    space = Several(dim, recorded=recorded)
     r = b - product(x)
     history = [space.norm(r)]
     counts = torch.zeros_like(history[0])

@@ -36,7 +36,7 @@ from trnsci.core.krylov.implicit import (
 )
 from trnsci.core.krylov.operators import LinearOperator, as_operator, as_preconditioner
 from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
-from trnsci.core.krylov.vectors import ONE, Number, Vectors
+from trnsci.core.krylov.vectors import ONE, Number, Several, Vectors
 from trnsci.core.numbers.values import recorded
 
 Method: TypeAlias = Callable[[LinearOperator, Tensor, Tensor, Product | None, Watch], Run]
@@ -294,7 +294,7 @@ def _run(system: System, A: Any, b: Tensor, start: Tensor | None) -> Run:
     M = as_preconditioner(system.function, system.M, b, system.columns)
     if transform_level() is not None:  # functions may capture tensors that torch.func tracks
         op, M = _with_values(system.function, op), M and _with_values(system.function, M)
-    space = Vectors(0 if b.ndim == 2 else None, system.total)
+    space = Several(0, system.total) if b.ndim == 2 else Vectors(system.total)
     return run_system(system.method, op, b, start, M, system.stopping, space, system.dtype)
 
 

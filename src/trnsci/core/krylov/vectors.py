@@ -27,22 +27,13 @@ _WIDENED: dict[torch.dtype, Callable[[Tensor], Tensor]] = {
 
 
 class Vectors:
-    """Inner products, norms and updates of vectors.
+    """Inner products, norms and updates of one vector (n,), whose numbers are Python's.
 
     Args:
-        dim: Dimension along which vectors lie in a tensor of several; None for one vector (n,).
-        total: Sums scalars over all ranks that hold parts of the vectors.
-        recorded: Whether derivatives or a graph are recorded: then no value is read on the host
-            and no tensor is written in place.
+        total: Sums scalars over all ranks that hold parts of the vector.
     """
 
-    def __init__(
-        self,
-        dim: int | None = None,
-        total: Callable[[Tensor], Tensor] | None = None,
-        recorded: bool = False,
-    ) -> None:
-        self.dim, self.recorded = dim, recorded
+    def __init__(self, total: Callable[[Tensor], Tensor] | None = None) -> None:
         self._total = total
 
     def inner(self, a: Tensor, b: Tensor) -> Number:
@@ -51,54 +42,34 @@ class Vectors:
         if widened is not None:
             same, a = b is a, widened(a)
             b = a if same else widened(b)
-        if self.dim is not None:
-            found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
-        elif self._total is None:
-            return torch.vdot(a, b).item().real
-        else:
-            found = torch.vdot(a, b)
-        found = found.real.contiguous() if found.is_complex() else found
-        if self._total is not None:
-            found = self._total(found)
-        return found.item() if self.dim is None else found
+        found = torch.vdot(a, b)
+        return (found if self._total is None else self._total(found)).item().real
 
-    def root(self, square: Number) -> Number:
-        """Return a norm from its square; it has no derivative, which would be infinite at zero."""
-        return square.detach().sqrt() if isinstance(square, Tensor) else math.sqrt(square)
+    root: Callable[[Number], Number] = staticmethod(math.sqrt)
+    """A norm from its square; it has no derivative, which would be infinite at zero."""
 
     def norm(self, v: Tensor) -> Number:
         """Return the Euclidean norm, without a derivative.
 
-        The norm of a single vector is accurate where its square overflows or underflows; with
-        ``dim``, squares that do so give infinity or 0.
+        It is accurate where its square overflows or underflows.
         """
         square = self.inner(v, v)
-        if isinstance(square, Tensor) or _LEAST < square < math.inf:
-            return self.root(square)
+        if _LEAST < square < math.inf:
+            return math.sqrt(square)
         peak = self.peak(v)
         if not 0 < peak < math.inf:
             return peak
         unit = 2.0 ** (math.frexp(peak)[1] - 1)
-        return self.root(self.inner(v / unit, v / unit)) * unit
+        return math.sqrt(self.inner(v / unit, v / unit)) * unit
 
     def peak(self, v: Tensor) -> Number:
         """Return the largest real or imaginary part, as float64; NaN if one is NaN.
 
         For vectors in parts on several ranks: the sum of the ranks' maxima, an upper bound.
         """
-        v = v.detach()
-        # A modulus may overflow.
-        sizes = torch.maximum(v.real.abs(), v.imag.abs()) if v.is_complex() else v.abs()
-        if not v.numel():
-            found = sizes.new_zeros(()) if self.dim is None else sizes.sum(self.dim, keepdim=True)
-        elif self.dim is None:
-            found = sizes.max()
-        else:
-            found = sizes.amax(self.dim, keepdim=True)
-        found = found.double()
-        if self._total is not None:
-            found = self._total(found)
-        return found.item() if self.dim is None else found
+        v = _parts(v)
+        found = torch.linalg.vector_norm(v, math.inf) if v.numel() else v.new_zeros(())
+        return found.item() if self._total is None else self._total(found.double()).item()
 
     def zero(self, v: Tensor) -> bool:
         """Return whether all elements of all vectors are zero."""
@@ -107,36 +78,104 @@ class Vectors:
             found = self._total(found.double())
         return not bool(found)
 
-    def some(self, mask: Any) -> bool:
-        """Return whether a condition holds for any vector; True where values are not read."""
-        return mask if isinstance(mask, bool) else self.recorded or bool(mask.any())
+    some: Callable[[Any], bool] = staticmethod(bool)
+    """Whether a condition holds for any vector; True where values are not read."""
 
-    def worst(self, numbers: Number) -> float:
-        """Return the largest number of all vectors, NaN if one is NaN."""
-        if not isinstance(numbers, Tensor):
-            return float(numbers)
-        return float(numbers.max()) if numbers.numel() else 0.0
+    worst: Callable[[Number], float] = staticmethod(float)
+    """The largest number of all vectors, NaN if one is NaN."""
 
-    def ratio(self, above: Number, below: Number, where: Any) -> Number:
+    @staticmethod
+    def ratio(above: Number, below: Number, where: Any) -> Number:
         """Return ``above / below``, 0 for vectors that do not meet a condition."""
-        if isinstance(below, Tensor):
-            # Masked twice: the derivative of a quotient by zero is NaN even where it is masked out.
-            return torch.where(where, above / torch.where(where, below, 1.0), 0.0)
         return above / below if where else 0.0
 
     def plus(self, x: Tensor, factor: Number, v: Tensor) -> Tensor:
         """Return ``x + factor * v``, in place in x unless ``recorded``."""
-        if not isinstance(factor, Tensor):
-            return x.add_(v, alpha=factor)
+        return x.add_(v, alpha=factor)
+
+    def extended(self, z: Tensor, factor: Number, p: Tensor) -> Tensor:
+        """Return ``z + factor * p``, in place in p unless ``recorded``."""
+        return torch.add(z, p, alpha=factor, out=p)
+
+
+class Several(Vectors):
+    """The same for several vectors in one tensor, whose numbers are in tensors that broadcast.
+
+    Squares that overflow or underflow give norms of infinity or 0.
+
+    Args:
+        dim: Dimension along which vectors lie.
+        total: As for one vector.
+        recorded: Whether derivatives or a graph are recorded: then no value is read on the host
+            and no tensor is written in place.
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        total: Callable[[Tensor], Tensor] | None = None,
+        recorded: bool = False,
+    ) -> None:
+        super().__init__(total)
+        self.dim, self.recorded = dim, recorded
+
+    def inner(self, a: Tensor, b: Tensor) -> Number:
+        """Return the real parts of ``a^H b``."""
+        widened = _WIDENED.get(a.dtype)
+        if widened is not None:
+            same, a = b is a, widened(a)
+            b = a if same else widened(b)
+        found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
+        found = found.real.contiguous() if found.is_complex() else found
+        return found if self._total is None else self._total(found)
+
+    @staticmethod
+    def root(square: Number) -> Number:
+        """Return norms from their squares."""
+        return square.detach().sqrt()
+
+    def norm(self, v: Tensor) -> Number:
+        """Return the Euclidean norms."""
+        return self.root(self.inner(v, v))
+
+    def peak(self, v: Tensor) -> Number:
+        """Return the largest real or imaginary part of each vector."""
+        sizes = _parts(v).abs()
+        if v.is_complex():
+            sizes = sizes.amax(-1)
+        found = (sizes.amax if v.numel() else sizes.sum)(self.dim, keepdim=True).double()
+        return found if self._total is None else self._total(found)
+
+    def some(self, mask: Any) -> bool:
+        """Return whether a condition holds for any; True where values are not read."""
+        return self.recorded or bool(mask.any())
+
+    @staticmethod
+    def worst(numbers: Number) -> float:
+        """Return the largest number, NaN if one is NaN."""
+        return float(numbers.max()) if numbers.numel() else 0.0
+
+    @staticmethod
+    def ratio(above: Number, below: Number, where: Any) -> Number:
+        """Return ``above / below``, 0 where a condition is not met."""
+        # Masked twice: the derivative of a quotient by zero is NaN even where it is masked out.
+        return torch.where(where, above / torch.where(where, below, 1.0), 0.0)
+
+    def plus(self, x: Tensor, factor: Number, v: Tensor) -> Tensor:
+        """Return ``x + factor * v``."""
         factor = factor.to(v.dtype)
         return x + factor * v if self.recorded else x.addcmul_(v, factor)
 
     def extended(self, z: Tensor, factor: Number, p: Tensor) -> Tensor:
-        """Return ``z + factor * p``, in place in p unless ``recorded``."""
-        if not isinstance(factor, Tensor):
-            return torch.add(z, p, alpha=factor, out=p)
+        """Return ``z + factor * p``."""
         factor = factor.to(p.dtype)
         return z + factor * p if self.recorded else p.mul_(factor).add_(z)
+
+
+def _parts(v: Tensor) -> Tensor:
+    """Return real elements, or the parts of complex ones in a last dimension of 2."""
+    # A modulus may overflow.
+    return torch.view_as_real(v.detach().resolve_conj()) if v.is_complex() else v.detach()
 
 
 ONE = Vectors()

@@ -7,6 +7,7 @@ start from there.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from numbers import Complex
 from typing import Any, ClassVar, Self
 
@@ -161,6 +162,22 @@ class StoredMatrix(ABC):
 
         The same as ``@``, which ``torch.compile(fullgraph=True)`` does not trace.
         """
+        self._check_operand(other)
+        return self._product(other)
+
+    def product_like(self, b: Tensor) -> Callable[[Tensor], Tensor]:
+        """Return ``v -> self @ v`` for operands of the shape, dtype and device of b.
+
+        The operand is validated here, not in each product. The matrix must keep its tensors as long
+        as the function is used.
+        """
+        self._check_operand(b)
+        return self._products_like(b)
+
+    def _products_like(self, b: Tensor) -> Callable[[Tensor], Tensor]:
+        return self._product
+
+    def _check_operand(self, other: Tensor) -> None:
         agree("matmul", "the matrix", self._data, "the dense operand", other)
         shape, ndim = other.shape, other.ndim
         if ndim == 0 or shape[0 if ndim == 1 else -2] != self.shape[1]:
@@ -168,7 +185,6 @@ class StoredMatrix(ABC):
                 f"matmul: the inner dimensions of a product must agree, "
                 f"got {self.shape} and {tuple(other.shape)}"
             )
-        return self._product(other)
 
     def diagonal(self) -> Tensor:
         """Return the main diagonal, zero where nothing is stored."""

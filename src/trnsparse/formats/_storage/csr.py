@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from typing import Any, Self
 
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsci.core.numbers.conversions import dtype_name
-from trnsparse._paths.dispatch import run_spmm
+from trnsparse._paths.dispatch import run_spmm, spmm_like
 from trnsparse._patterns.conversions import compressed, transposed, united
 from trnsparse._patterns.dense import nonzero_entries
 from trnsparse._patterns.index import counted, group_sums
@@ -162,6 +163,9 @@ class CSRStorage(StoredMatrix):
 
     def _product(self, b: Tensor) -> Tensor:
         return run_spmm(self._matrix, b)
+
+    def _products_like(self, b: Tensor) -> Callable[[Tensor], Tensor]:
+        return spmm_like(self._matrix, b)
 
     @property
     def _matrix(self) -> RowMatrix:

@@ -43,7 +43,9 @@ class Vectors:
             same, a = b is a, widened(a)
             b = a if same else widened(b)
         found = torch.vdot(a, b)
-        return (found if self._total is None else self._total(found)).item().real
+        if self._total is None:
+            return found.item().real
+        return self._total(_real(found)).item()
 
     root: Callable[[Number], Number] = staticmethod(math.sqrt)
     """A norm from its square; it has no derivative, which would be infinite at zero."""
@@ -126,7 +128,7 @@ class Several(Vectors):
             same, a = b is a, widened(a)
             b = a if same else widened(b)
         found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
-        found = found.real.contiguous() if found.is_complex() else found
+        found = _real(found)
         return found if self._total is None else self._total(found)
 
     @staticmethod
@@ -170,6 +172,10 @@ class Several(Vectors):
         """Return ``z + factor * p``."""
         factor = factor.to(p.dtype)
         return z + factor * p if self.recorded else p.mul_(factor).add_(z)
+
+
+def _real(v: Tensor) -> Tensor:
+    return v.real.contiguous() if v.is_complex() else v
 
 
 def _parts(v: Tensor) -> Tensor:

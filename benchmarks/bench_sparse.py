@@ -114,6 +114,18 @@ def conversions(device: str) -> Iterator[Problem]:
             rivals["scipy"] = lambda S=S: S.toarray()
         # This uses no cached properties of the matrix, so any matrix is valid.
         yield Problem(f"csr to dense {name}", lambda A=A: A.to_dense(), rivals)
+        C, B = A.to_csc(), A.to_bsr(8)
+        of_csc, of_bsr, of_coo = C.to_scipy(), B.to_scipy(), coo.to_scipy()
+        pairs: dict[str, tuple[Call, Call]] = {
+            "csc to csr": (lambda C=C: C.to_csr(), lambda S=of_csc: S.tocsr()),
+            "csc to coo": (lambda C=C: C.to_coo(), lambda S=of_csc: S.tocoo()),  # by column
+            "csc to dense": (lambda C=C: C.to_dense(), lambda S=of_csc: S.toarray()),
+            "coo to dense": (lambda C=coo: C.to_dense(), lambda S=of_coo: S.toarray()),
+            "bsr 8 to csr": (lambda B=B: B.to_csr(), lambda S=of_bsr: S.tocsr()),  # with zeros
+            "from_scipy csc": (lambda S=of_csc: ts.from_scipy(S), lambda S=of_csc: S.tocsr()),
+        }
+        for kind, (ours, scipys) in pairs.items() if on_cpu else ():
+            yield Problem(f"{kind} {name}", ours, {"scipy": scipys})
         rivals = {"torch": lambda T=T: T.to_sparse_bsr((32, 32))}
         if on_cpu:
             rivals["scipy"] = lambda S=S: S.tobsr((32, 32))

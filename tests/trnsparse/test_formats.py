@@ -413,3 +413,32 @@ def test_copies_and_pickles_after_use(name):
     with torch.no_grad():
         copy.copy(A)._data.zero_()
     assert not A.to_dense().any()
+
+
+@each_case("name", ["csc", "coo", "bsr"])
+@each_case("index", [torch.int32, torch.int64])
+@each_case("recorded", [False, True])
+def test_conversions_sum_or_keep_duplicates_and_index_dtypes(name, index, recorded):
+    indices, pointers = torch.tensor([2, 0, 2, 1, 1]).to(index), torch.tensor([0, 3, 5]).to(index)
+    values = torch.tensor([1.0, 2.0, 4.0, 0.0, 16.0])
+    if name == "csc":
+        A = ts.CSCMatrix(values, indices, pointers, (3, 2))
+        want = [[2.0, 0.0], [0.0, 16.0], [5.0, 0.0]]
+    elif name == "coo":
+        A = ts.COOMatrix(values, torch.tensor([0, 0, 0, 1, 1]).to(index), indices, (2, 3))
+        want = [[2.0, 0.0, 5.0], [0.0, 16.0, 0.0]]
+    else:  # the last blocks extend past the edge
+        blocks = values[:, None, None] * torch.tensor([[1.0, 0.0], [2.0, 3.0]])
+        A = ts.BSRMatrix(blocks, indices, pointers, (3, 5), 2)
+        want = [[2.0, 0, 0, 0, 5], [4.0, 6, 0, 0, 10], [0.0, 0, 16, 0, 0]]
+    A = A.requires_grad_(recorded)
+    want = torch.tensor(want)
+    for made in (A, A.to_coo(), A.to_csr(), A.to_csc()):
+        assert torch.equal(made.to_dense().detach(), want)
+        assert made.requires_grad == recorded
+    assert A.to_coo().row_indices.dtype is A.to_csr().row_ptrs.dtype is index
+    assert A.to_coo().row_indices.diff().ge(0).all()
+    if name != "bsr":
+        assert A.to_coo().nnz == 5  # duplicates and zeros are kept
+    else:
+        assert A.to_csr().values.ne(0).all()

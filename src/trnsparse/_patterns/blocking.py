@@ -7,7 +7,7 @@ from torch import Tensor
 
 from trnsparse._patterns.conversions import ordered, united
 from trnsparse._patterns.index import group_sums
-from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
+from trnsparse._patterns.layouts import as_scipy_bsr, as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
 
@@ -39,6 +39,17 @@ def _blocked_by_scipy(
     # Without a copy, blocks of one element would share the memory of the values.
     found = as_scipy_csr(values, whole).tobsr((size, size), copy=True)
     return parts_of_scipy(found, grid, pattern.indices.dtype)
+
+
+def unblocked_by_scipy(
+    blocks: Tensor, pattern: Pattern, shape: tuple[int, int]
+) -> tuple[Tensor, Pattern]:
+    """Return the first two results of ``unblocked``, for blocks that suit SciPy."""
+    csr = as_scipy_bsr(blocks, pattern).tocsr()
+    csr.eliminate_zeros()
+    csr = csr if csr.shape == shape else csr[: shape[0], : shape[1]]
+    csr.sort_indices()
+    return parts_of_scipy(csr, shape, pattern.indices.dtype)
 
 
 def unblocked(

@@ -7,6 +7,8 @@ differentiate.
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor
 
@@ -21,7 +23,7 @@ from trnsparse._patterns.index import (
     pointers,
     stable_order,
 )
-from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
+from trnsparse._patterns.layouts import as_scipy_csc, as_scipy_csr, parts_of_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 
 
@@ -61,13 +63,17 @@ def compressed(
     if not suits_scipy(values, rows):
         pattern, groups = united(keys_of(rows, columns, shape[1]), shape, columns.dtype)
         return group_sums(values, groups, pattern.entries), pattern
-    from scipy.sparse import coo_array
-
-    data, *places = (array_of(t.detach()) for t in (values, rows, columns))
-    csr = coo_array((data, tuple(places)), shape).tocsr()
+    csr = _as_scipy_coo(values, rows, columns, shape).tocsr()
     moved, pattern = parts_of_scipy(csr, shape, columns.dtype)
     pattern.known_canonical = True
     return moved, pattern
+
+
+def _as_scipy_coo(values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> Any:
+    from scipy.sparse import coo_array
+
+    data, *places = (array_of(t.detach()) for t in (values, rows, columns))
+    return coo_array((data, tuple(places)), shape)
 
 
 def transposed(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
@@ -76,7 +82,10 @@ def transposed(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
         flipped, order = pattern.transposed
         return values.index_select(-1, order), flipped
     by_columns = as_scipy_csr(values, pattern).tocsc()
-    return parts_of_scipy(by_columns, (pattern.columns, pattern.rows), pattern.indices.dtype)
+    shape = (pattern.columns, pattern.rows)
+    moved, flipped = parts_of_scipy(by_columns, shape, pattern.indices.dtype)
+    flipped.known_canonical = pattern.known_canonical or None  # SciPy orders, and keeps duplicates
+    return moved, flipped
 
 
 def densified(values: Tensor, pattern: Pattern) -> Tensor:
@@ -85,6 +94,24 @@ def densified(values: Tensor, pattern: Pattern) -> Tensor:
         return torch.from_numpy(as_scipy_csr(values, pattern).toarray())
     flat = values.new_zeros(*values.shape[:-1], pattern.rows * pattern.columns)
     return flat.index_add(-1, pattern.keys, values).reshape(*values.shape[:-1], *pattern.shape)
+
+
+def densified_columns(values: Tensor, by_columns: Pattern) -> Tensor:
+    """Return the dense matrix of CSC entries; duplicates are summed."""
+    if suits_scipy(values, by_columns.indices):
+        return torch.from_numpy(as_scipy_csc(values, by_columns).toarray())
+    by_rows, order = by_columns.transposed
+    return densified(values.index_select(-1, order), by_rows)
+
+
+def densified_places(
+    values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]
+) -> Tensor:
+    """Return the dense matrix of coordinates; duplicates are summed."""
+    if suits_scipy(values, rows):
+        return torch.from_numpy(_as_scipy_coo(values, rows, columns, shape).toarray())
+    keys = keys_of(rows, columns, shape[1])
+    return group_sums(values, keys, shape[0] * shape[1]).reshape(*values.shape[:-1], *shape)
 
 
 def row_places(pattern: Pattern) -> Tensor:

@@ -74,7 +74,7 @@ def as_scipy_csc(values: Tensor, by_columns: Pattern) -> Any:
     """Return SciPy's ``csc_array`` on the memory of ``values``."""
     from scipy.sparse import csc_array
 
-    parts = (values, by_columns.indices, by_columns.pointers)
+    parts = (values.detach().contiguous(), by_columns.indices, by_columns.pointers)
     shape = (by_columns.columns, by_columns.rows)
     return csc_array(tuple(array_of(t) for t in parts), shape=shape)
 

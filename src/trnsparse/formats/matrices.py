@@ -15,6 +15,7 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.errors import FlagError, OperandError
 from trnsparse._patterns.conversions import compressed, transposed
 from trnsparse._patterns.index import copied, expanded
+from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.algebra import multiplied
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape, is_scalar
 from trnsparse.formats._storage.bsr import BSRStorage
@@ -51,10 +52,7 @@ class SparseMatrix(StoredMatrix):
 
     def to_coo(self) -> COOMatrix:
         """Return the matrix in COO format, ordered by row."""
-        values, pattern = self._by_rows()
-        rows = expanded(pattern.pointers, pattern.entries)
-        columns = copied(pattern.indices)
-        return COOMatrix(values, rows, columns, self.shape, validate=False)
+        return COOMatrix._of_rows(*self._by_rows())
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in CSC format."""
@@ -250,6 +248,10 @@ class CSCMatrix(CSCStorage, SparseMatrix):
         """Return the matrix in CSR format."""
         return CSRMatrix._of(*transposed(self.values, self.pattern)).sum_duplicates()
 
+    def to_coo(self) -> COOMatrix:
+        """Return the matrix in COO format, ordered by row."""
+        return COOMatrix._of_rows(*transposed(self.values, self.pattern))
+
     def sum_duplicates(self) -> Self:
         """Return the matrix with rows in order and no duplicates; itself if it has none."""
         merged = self.transpose().sum_duplicates()
@@ -277,6 +279,11 @@ class COOMatrix(COOStorage, SparseMatrix):
     """
 
     format = "coo"
+
+    @classmethod
+    def _of_rows(cls, values: Tensor, pattern: Pattern) -> Self:
+        rows = expanded(pattern.pointers, pattern.entries)
+        return cls(values, rows, copied(pattern.indices), pattern.shape, validate=False)
 
     def to_coo(self) -> COOMatrix:
         """Return this matrix."""

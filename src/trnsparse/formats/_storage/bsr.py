@@ -11,9 +11,9 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, ShapeError
 from trnsparse._paths.dispatch import run_bsr_spmm
-from trnsparse._patterns.blocking import blocked, unblocked
+from trnsparse._patterns.blocking import blocked, unblocked, unblocked_by_scipy
 from trnsparse._patterns.dense import above, check_threshold, no_zeros, nonzero_blocks
-from trnsparse._patterns.layouts import as_torch_bsr, parts_for_scipy
+from trnsparse._patterns.layouts import as_torch_bsr, parts_for_scipy, suits_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import RowMatrix
 from trnsparse.formats._storage.base import StoredMatrix
@@ -141,6 +141,8 @@ class BSRStorage(StoredMatrix):
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         """Return the elements of blocks that are not zero, and their pattern."""
         if self.blocks.ndim == 3:
+            if suits_scipy(self.blocks.reshape(-1), self.pattern.indices):
+                return unblocked_by_scipy(self.blocks, self.pattern, self.shape)
             values, pattern, _ = unblocked(self.blocks, self.pattern, self.shape)
             return values, pattern
         flat = self.blocks.flatten(0, -4)

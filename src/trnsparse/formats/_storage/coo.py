@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnsci.core.errors import ShapeError
 from trnsci.core.numbers.conversions import array_of
-from trnsparse._patterns.conversions import compressed, ordered
+from trnsparse._patterns.conversions import compressed, densified_places, ordered
 from trnsparse._patterns.index import copied
 from trnsparse._patterns.pattern import Pattern, Snapshot
 from trnsparse.formats._storage.base import StoredMatrix
@@ -79,6 +79,10 @@ class COOStorage(StoredMatrix):
             derived[:] = ordered(*places, self.shape)
         pattern, order = derived
         return self.values.index_select(-1, order), pattern
+
+    def to_dense(self) -> Tensor:
+        """Return the dense matrix; duplicates are summed."""
+        return densified_places(self.values, *self._places, self.shape)
 
     @property
     def nnz(self) -> int:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from trnsparse._paths.dispatch import run_column_spmv
+from trnsparse._patterns.conversions import densified_columns
 from trnsparse._patterns.layouts import as_torch_csc, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import RowMatrix
@@ -77,6 +78,10 @@ class CSCStorage(StoredMatrix):
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         by_rows, order = self.pattern.transposed
         return self.values.index_select(-1, order), by_rows
+
+    def to_dense(self) -> Tensor:
+        """Return the dense matrix; duplicates are summed."""
+        return densified_columns(self.values, self.pattern)
 
     def _product(self, b: Tensor) -> Tensor:
         held = RowMatrix.reused(self._product_cache, self.values, self.pattern)

@@ -10,10 +10,11 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
+from trnblas import trsm
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert, only_finite
-from trnsolver._blas import factor_solved, trsm
+from trnsolver._blas import factor_solved
 from trnsolver._factors.forms import columns as real_columns
 from trnsolver._factors.forms import joined_columns, of_columns
 from trnsolver._library import kernels_wanted, no_kernel

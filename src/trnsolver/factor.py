@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trnblas import gemm
 from trnsci.core.errors import ConvergenceError, DerivativeError, ShapeError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.examples import Case
@@ -21,7 +22,6 @@ from trnsci.core.numbers.conversions import array_of
 from trnsci.core.numbers.planes import embedded, real_length
 from trnsci.core.numbers.values import concrete, finite, inert, only_finite, power_below, untraced
 from trnsci.core.testing import random_tensor
-from trnsolver._blas import gemm
 from trnsolver._factors.forms import by_form, joined_blocks, with_real_diagonal
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths import batches

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trnblas import gemm
 from trnrand import Generator, bernoulli, normal
 from trnsci.core.arguments import whole
 from trnsci.core.errors import (
@@ -21,7 +22,6 @@ from trnsci.core.errors import (
 )
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite, power_below
-from trnsolver._blas import gemm
 from trnsolver._eigen.few_pairs import largest_magnitude
 from trnsolver._factors.forms import symmetric_part
 from trnsolver._paths.arguments import (

@@ -1,4 +1,4 @@
-"""Dense functions at the level doublefloat: float64, and one rounding at the end."""
+"""Dense functions at the level doublefloat: float64, one rounding at the end; and on kernels."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import warnings
 
 import numpy as np
 import pytest
+import scipy.linalg
 import torch
 from mpmath import mp
 
+import trnblas
 import trnsolver
 from each_case import each_case
 from trnsci.core.backend.precision import precision
+from trnsci.core.counters import counts
 from trnsci.core.examples import examples_of, function_of
+from trnsci.core.testing import random_tensor, refusals_expected, unit_roundoff
 
 STEPS = {"bicgstab", "fgmres", "gmres", "minres", "lobpcg"}
 """Iterations on operators: vectors have the dtype of the operator, and the result a tolerance."""
@@ -62,3 +66,107 @@ def test_the_cut_of_an_inverse_root_is_that_of_float64(condition):
     for entry, value in zip(got.diagonal().tolist(), a.diagonal().tolist(), strict=True):
         want = 1 / mp.sqrt(mp.mpf(value))
         assert abs(mp.mpf(entry) - want) <= 2.0**-23 * want
+
+
+# -- systems on kernels ----------------------------------------------------------------------------
+#
+# A triangular solution of trnblas leaves a residual of at most 2^-45 of the 2-norms of the row and
+# of the solution, plus the right-hand side; that of complex numbers is sqrt(2) times as large. The
+# factors are computed in float64, and leave ``8 m 2^-53 ||A||`` of the norm of the solution.
+
+ORDER = 5
+SYSTEMS = ("solve", "inv", "solve_spd", "inv_spd")
+NUMBERS = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
+def general(dtype):
+    """Entries with moduli from 1 to 1.9, which ``solve`` does not scale."""
+    drawn = random_tensor(ORDER, ORDER, dtype=dtype, seed=1)
+    return (
+        drawn
+        / drawn.abs()
+        * torch.linspace(1, 1.9, ORDER**2, dtype=drawn.real.dtype).reshape(ORDER, ORDER)
+    )
+
+
+def positive(dtype):
+    a = general(dtype)
+    a = (a @ a.mH + torch.eye(ORDER)).tril()
+    return a + a.tril(-1).mH
+
+
+def exact_numbers(*tensors):
+    return [np.asarray(x.to(torch.complex128)) for x in tensors]
+
+
+def unit_of(dtype):
+    return 2.0**-45 * (2**0.5 if dtype.is_complex else 1.0)
+
+
+def residual_of_triangle(triangle, solution, right):
+    """The largest residuals, over the unit of the level."""
+    rows = np.linalg.norm(triangle, axis=1)[:, None]
+    return rows * np.linalg.norm(solution, axis=0) + abs(right)
+
+
+def solved_on_kernels(call):
+    """The result of a call at the level, of which torch computes the factorizations alone."""
+    before = counts()
+    with (
+        trnsolver.backend("simulator"),
+        trnblas.backend("simulator"),
+        precision("doublefloat"),
+        refusals_expected(),
+    ):
+        found = call()
+    since = counts() - before
+    assert {"trsm", "doublefloat_gemm"} == set(since.launches)
+    assert not since.fallbacks
+    refused = {name for name, _ in since.refusals}
+    assert refused
+    assert refused <= {f"trnsolver.{name}" for name in ("lu", "cholesky", "eigh")}
+    return found
+
+
+@each_case("dtype", NUMBERS)
+@each_case("name", SYSTEMS)
+def test_systems_are_solved_on_kernels_to_the_bound_of_the_level(name, dtype):
+    a = positive(dtype) if name.endswith("spd") else general(dtype)
+    b = random_tensor(ORDER, 2, dtype=dtype, seed=2)
+    operands = (a,) if name.startswith("inv") else (a, b)
+    x = solved_on_kernels(lambda: getattr(trnsolver, name)(*operands))
+    assert x.dtype is dtype
+    a, b, x = exact_numbers(a, torch.eye(ORDER) if name.startswith("inv") else b, x)
+    left = abs(b - a @ x)
+    allowed = 8 * ORDER * 2.0**-53 * abs(a).sum(1).max() * abs(x).max(0)
+    allowed = allowed + unit_roundoff(dtype) * 2**0.5 * abs(a) @ abs(x)
+    if name.endswith("spd"):
+        order, lower = np.eye(ORDER), np.linalg.cholesky(a)
+        upper = lower.conj().T
+    else:
+        order, lower, upper = scipy.linalg.lu(a)
+    y, right = upper @ x, order.T @ b
+    steps = residual_of_triangle(lower, y, right)
+    steps = steps + abs(lower) @ residual_of_triangle(upper, x, y)
+    assert (left <= allowed + unit_of(dtype) * order @ steps).all()
+
+
+@each_case("dtype", NUMBERS)
+def test_generalized_eigenvalues_are_those_of_solutions_at_the_level(dtype):
+    """Weyl: eigenvalues move by at most the error of ``C = L^-1 A L^-H``, of two solutions."""
+    a, b = general(dtype), positive(dtype)
+    a = (a + a.mH) / 2
+    found = solved_on_kernels(lambda: trnsolver.eigh_generalized(a, b)).eigenvalues.double().numpy()
+    a, b = exact_numbers(a, b)
+    lower = np.linalg.cholesky(b)
+    half = np.linalg.solve(lower, a)
+    c = np.linalg.solve(lower, half.conj().T)
+    inverse = np.linalg.norm(np.linalg.inv(lower), 2)
+    norm = np.linalg.norm
+    first = inverse * norm(residual_of_triangle(lower, half, a))
+    second = inverse * (first + norm(residual_of_triangle(lower, c, half.conj().T)))
+    allowed = unit_of(dtype) * second
+    # The factor of B and the eigenvalues are computed in float64, and rounded once.
+    allowed += 8 * ORDER * 2.0**-53 * norm(c) * (1 + norm(b) * inverse**2)
+    want = np.linalg.eigvalsh(c)
+    assert (abs(found - want) <= allowed + unit_roundoff(dtype) * abs(want)).all()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
+from trnblas import gemm, trsm
 from trnsci.core.arguments import also_spelled
 from trnsci.core.distributed.collectives import (
     all_gather,
@@ -25,7 +26,6 @@ from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.errors import NotPositiveDefiniteError
 from trnsolver import factor as single
-from trnsolver._blas import gemm, trsm
 from trnsolver.distributed._panels import filled, panels
 from trnsolver.distributed._rows import Where, applied, first_derivatives_only, rows_of
 

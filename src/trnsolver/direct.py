@@ -15,8 +15,6 @@ from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert, only_finite
 from trnsolver._blas import factor_solved
-from trnsolver._factors.forms import columns as real_columns
-from trnsolver._factors.forms import joined_columns, of_columns
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     batch_shape,
@@ -239,8 +237,6 @@ def _lu_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
     """
     if not a.numel():
         return torch.linalg.solve(a, columns)  # which has gradients by both
-    if a.dtype is torch.complex64:  # the kernel has no complex pivots
-        return joined_columns(_lu_solution(function, of_columns(a), real_columns(columns)))
     rows = _powers(a.detach().abs().amax(-1, keepdim=True))
     balanced = a / rows
     scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))

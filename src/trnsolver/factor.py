@@ -18,8 +18,8 @@ from trnblas import gemm
 from trnsci.core.errors import ConvergenceError, DerivativeError, ShapeError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.examples import Case
-from trnsci.core.numbers.conversions import array_of
-from trnsci.core.numbers.planes import embedded, real_length
+from trnsci.core.numbers.conversions import array_of, widest
+from trnsci.core.numbers.planes import embedded, parts, real_length
 from trnsci.core.numbers.values import concrete, finite, inert, only_finite, power_below, untraced
 from trnsci.core.testing import random_tensor
 from trnsolver._factors.forms import by_form, joined_blocks, with_real_diagonal
@@ -358,8 +358,13 @@ def _lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return p, lower, upper
 
 
+def _lu_by_parts(real: Callable[..., Any], a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    p, lower, upper = real(parts(a), True)
+    return p.to(a.dtype), joined_blocks(lower), joined_blocks(upper)
+
+
 def _lu_product(a: Tensor) -> Tensor:
-    p, lower, upper = (x.double() for x in lu(a))
+    p, lower, upper = map(widest, lu(a))
     return p @ lower @ upper
 
 
@@ -369,6 +374,7 @@ LU = batches.Batched(
     backward=rules.lu_backward,
     jvp=rules.lu_jvp,
     from_result=True,
+    by_parts=_lu_by_parts,
     flops=batches.cubes(2 / 3),
     unsuited=batches.up_to("LU_ORDER"),
     examples={

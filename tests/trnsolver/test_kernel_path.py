@@ -188,7 +188,7 @@ def test_matrices_that_do_not_allow_it_are_named_on_kernels_too():
 @refusals_expected()
 def test_what_kernels_do_not_take_is_refused_and_counted():
     before = counts()
-    trnsolver.lu(torch.complex(TALL, TALL))
+    trnsolver.lu(torch.complex(TALL, TALL).to(torch.complex128))
     trnsolver.cg(lambda v: POSITIVE @ v, SIDES[:, 0])
     trnsolver.cholesky(POSITIVE.double())
     since = counts() - before

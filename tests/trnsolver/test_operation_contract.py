@@ -137,6 +137,9 @@ COMPLEX = (
     Sample("qr", complex_(qr), (TALL, TURNED_TALL), 2000, False),
     Sample("pinv", complex_(lambda a: trnsolver.pinv(a, 1e-6)), (TALL, TURNED_TALL), 2000, False),
     Sample("cg", complex_(complex_cg, complex_positive), (APART, TURNED, SIDE), 2000),
+    Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (APART, TURNED), 500, False),
+    Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (TALL, TURNED_TALL), 500, False),
+    Sample("lu", complex_(lambda a: trnsolver.lu(a.mT)[1:]), (TALL, TURNED_TALL), 500, False),
     Sample("lu", complex_(trnsolver.inv), (APART, TURNED), 2000, False),
     Sample(
         "inv_sqrt_spd_ns",

@@ -52,20 +52,20 @@ def copy_matrix(dst: Tile, src: Tile) -> None:
 
 def transposed_product(dst: Tile, left: Tile, right: Tile) -> None:
     """Write ``left.T @ right`` to ``dst``, which is neither of them."""
-    width, blocks = left.shape[0], left.shape[1]
+    width, blocks, rows = left.shape[0], left.shape[1], dst.shape[0]
     for i in range(dst.shape[1]):
         starts = strip_starts(right.shape[2], 1)
         for s in range(len(starts) - 1):
             first, last = starts[s], starts[s + 1]
-            total = nl.ndarray((width, last - first), dtype=nl.float32, buffer=nl.psum)
+            total = nl.ndarray((rows, last - first), dtype=nl.float32, buffer=nl.psum)
             for k in range(blocks):
                 nisa.nc_matmul(
                     dst=total,
-                    stationary=block(left, k, i),
+                    stationary=left[0:width, k, i * rows : (i + 1) * rows],
                     moving=right[0:width, k, first:last],
                     accumulate=k > 0,
                 )
-            nisa.tensor_copy(dst=dst[0:width, i, first:last], src=total)
+            nisa.tensor_copy(dst=dst[0:rows, i, first:last], src=total)
 
 
 def multiply_in_place(left: Tile, x: Tile) -> None:
@@ -112,14 +112,22 @@ def shifted_identity(dst: Tile, factor: float, shift: float) -> None:
         nisa.tensor_tensor(dst=block(dst, i, i), data1=block(dst, i, i), data2=diagonal, op=nl.add)
 
 
-def pad_diagonal(x: Tile, n: int) -> None:
-    """Write ones to the diagonal of a block matrix from row ``n`` on."""
-    width, last = x.shape[0], x.shape[1] - 1
-    if n == width * x.shape[1]:
+def pad_diagonal(x: Tile, n: int, step: int = 1) -> None:
+    """Write ones to the diagonal of a block matrix from row ``n`` on.
+
+    Row i has its diagonal entry in column ``step * i``, if there is one.
+    """
+    width, blocks, order = x.shape
+    above = (blocks - 1) * width
+    columns = order // step - above
+    if n >= above + columns:
         return
-    ones = select(identity(width), [[0, width]], 1, last * width - n, nl.greater_equal)
-    corner = block(x, last, last)
-    nisa.tensor_tensor(dst=corner, data1=corner, data2=ones, op=nl.add)
+    ones = select(identity(width), [[0, width]], 1, above - n, nl.greater_equal)
+    corner = x.ap(
+        pattern=[[blocks * order, width], [step, columns]],
+        offset=(blocks - 1) * order + step * above,
+    )
+    nisa.tensor_tensor(dst=corner, data1=corner, data2=ones[0:width, 0:columns], op=nl.add)
 
 
 def scale_matrix(x: Tile, column: Tile) -> None:

@@ -6,19 +6,31 @@ product with that column broadcasts the pivot row to all partitions, and a multi
 subtracted from every active row. After 128 columns the permutation gathers the pivot rows, a
 triangular solution makes them rows of U, and products update the rest of the active rows.
 
-Layout   A, P and U as block matrices, rows on partitions
-Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition. A pivot
-         is the first entry of its column that is at least 1 - 2^-16 of the largest one. A singular
-         matrix has a zero, or nearly zero, on the diagonal of U
+Complex rows are real and imaginary parts of their numbers in turn. A step takes two columns, which
+are one complex column, and subtracts multiples of the pivot row and of i times the pivot row. The
+rows of U are those of the real form: each row is followed by i times itself. So the real form of
+the triangle of a panel has 128 rows for 64 pivots, and the solution and the products are the same
+as for real numbers.
+
+Layout   A and P as block matrices, rows on partitions; U as one, of rows of the real form
+Limits   square, order at most 1024, or 512 if complex, for which four matrices take 128 KiB of each
+         partition. Largest entries near 1. A pivot is the first entry of its column that is at
+         least 1 - 2^-16 of the largest one. The size of a complex number is |re| + |im|, as in
+         LAPACK, so that entries of L are at most sqrt(2) / (1 - 2^-16), and a step grows entries
+         at most by the factor 1 + sqrt(2), with 2 for real numbers. A singular matrix has a zero,
+         or nearly zero, on the diagonal of U
 Cost     for b = n / 128: n steps of about 16 + 3 b instructions on columns, and about b^3 products
-         of 128 x 128 x 512
+         of 128 x 128 x 512; 29 + 4 b and 4 b^3 if complex
 Lever    pivots are selected by products and masks, without moving rows
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.triangular_inverse import (
     Triangle,
     doubling_masks,
@@ -26,131 +38,266 @@ from trnsci.core.tiles.triangular_inverse import (
 )
 from trnsolver._kernels.block_matrix import (
     block,
-    largest_of,
     load_matrix,
     new_matrix,
     pad_diagonal,
-    scale_matrix,
     store_matrix,
     strip_starts,
     transposed_product,
 )
-from trnsolver._kernels.elimination import apply_inverse
+from trnsolver._kernels.elimination import apply_inverse, group_of
 from trnsolver._kernels.limits import LU_ORDER, block_width
 from trnsolver._kernels.qr import keep_upper
-from trnsolver._kernels.symmetric import exponent_scale, identity, rows_of_column, select
+from trnsolver._kernels.symmetric import identity, rows_of_column, select
 
 NEARLY_LARGEST = 1.0 - 2.0**-16
 LEAST = 2.0**-100
 """Added to the magnitude of active entries, so that an active zero precedes used rows."""
 
 
+class Pairs(NamedTuple):
+    """Tables for rows in pairs, which are the real and the imaginary row of complex numbers.
+
+    Attributes:
+        own: A one in the column of each row's position in its pair, (rows, 2).
+        first: For a product that writes the first row of each pair to both, (rows, rows).
+    """
+
+    own: Tile
+    first: Tile
+
+
+def pairs_of(rows: int) -> Pairs:
+    """Return the tables of so many rows."""
+    group = group_of(2, rows // 2)
+    first = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=first, data=group.mine, op0=nl.multiply, operand0=group.own[0:rows, 0:1])
+    return Pairs(group.own, first)
+
+
 @nki.jit
-def lu(a: Tile) -> tuple[Tile, Tile, Tile]:
+def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
     """Return P, L and U with ``a = P @ L @ U``.
 
     Args:
-        a: Square matrices, (batch, n, n).
+        a: Square matrices, (batch, n, n); or complex ones, (batch, n, 2 n).
+        paired: Whether pairs of columns are real and imaginary parts. P then has each column twice,
+            (batch, n, 2 n). L and U have two rows for each complex one, (batch, 2 n, 2 n), of which
+            the first has the real and imaginary parts, and the second is not meant to be read.
     """
-    batch, n = a.shape[0], a.shape[1]
-    assert n <= LU_ORDER, f"lu: order at most {LU_ORDER}, got {n}"
+    batch, n, columns = a.shape
+    assert columns <= LU_ORDER, f"lu: order at most {LU_ORDER}, got {columns}"
     p_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    l_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    u_out = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    width, masks = block_width(n), doubling_masks(True)
-    blocks = (n + width - 1) // width
+    l_out = nl.ndarray((batch, columns, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    u_out = nl.ndarray((batch, columns, columns), dtype=nl.float32, buffer=nl.shared_hbm)
+    step = 2 if paired else 1
+    height, masks = block_width(n) if columns <= TILE else TILE, doubling_masks(True)
+    width = min(TILE, step * height)
+    blocks, panels = (n + height - 1) // height, (columns + width - 1) // width
+    pairs = pairs_of(width) if paired else None
     for q in range(batch):
-        x = new_matrix(width, blocks, blocks * width)
-        p = new_matrix(width, blocks, blocks * width)
-        u = new_matrix(width, blocks, blocks * width)
+        x = new_matrix(height, blocks, panels * width)
+        p = new_matrix(height, blocks, panels * width)
+        u = new_matrix(width, panels, panels * width)
         load_matrix(x, a, q)
-        scale, inverse = exponent_scale(largest_of(x))
-        scale_matrix(x, inverse)
         # Padding rows and columns have a one on the diagonal, their only pivot, else zeros.
-        pad_diagonal(x, n)
-        active = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+        pad_diagonal(x, n, step)
+        active = nl.ndarray((height, blocks), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=active, value=1.0)
-        for k in range(blocks):
-            factor_panel(x, p, active, k)
-            finish_panel(x, p, u, active, k, masks)
+        for k in range(panels):
+            factor_panel(x, p, active, k, width, step)
+            finish_panel(x, p, u, active, k, masks, pairs)
         store_matrix(p_out, q, p)
-        store_lower(l_out, q, x, p)
+        store_lower(l_out, q, x, p, width, step)
         keep_upper(u)
-        scale_matrix(u, scale)
         store_matrix(u_out, q, u)
     return p_out, l_out, u_out
 
 
-def factor_panel(x: Tile, p: Tile, active: Tile, k: int) -> None:
-    """Eliminate the columns of block ``k`` below their pivots, and store the multiples there."""
-    width, blocks = x.shape[0], x.shape[1]
-    first = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+def factor_panel(x: Tile, p: Tile, active: Tile, k: int, width: int, step: int) -> None:
+    """Eliminate the columns of panel ``k`` below their pivots, and store the multiples there.
+
+    Args:
+        x: The matrix.
+        p: The permutation, of which panel ``k`` is written.
+        active: Ones for rows that have not been pivots; pivots are removed.
+        k: The panel.
+        width: Its columns.
+        step: Columns of one number: 1, or 2 for real and imaginary parts.
+    """
+    height, blocks = x.shape[0], x.shape[1]
+    first = nl.ndarray((height, blocks), dtype=nl.float32, buffer=nl.sbuf)
     # Larger for earlier rows, to break ties.
     nisa.iota(
         dst=first,
-        pattern=[[-width, blocks]],
-        offset=width * blocks,
+        pattern=[[-height, blocks]],
+        offset=height * blocks,
         channel_multiplier=-1,
     )
-    for c in range(width):
+    for c in range(0, width, step):
         j = k * width + c
-        column = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=column, src=x[0:width, 0:blocks, j])
-        chosen = pivot_of(column, active, first)
-        nisa.tensor_copy(dst=p[0:width, 0:blocks, j], src=chosen)
-        nisa.tensor_tensor(dst=active, data1=active, data2=chosen, op=nl.subtract)
-        pivots = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.psum)
-        for i in range(blocks):
-            broadcast = chosen.ap(pattern=[[blocks, width], [0, width]], offset=i)
-            nisa.nc_matmul(
-                dst=pivots, stationary=broadcast, moving=block(x, i, k), accumulate=i > 0
-            )
-        # A zero column has a zero pivot and zero multiples: divide by 1.
-        inverse = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_scalar(dst=inverse, data=pivots[0:width, c : c + 1], op0=nl.equal, operand0=0.0)
-        nisa.tensor_tensor(dst=inverse, data1=inverse, data2=pivots[0:width, c : c + 1], op=nl.add)
-        nisa.reciprocal(dst=inverse, data=inverse)
-        multiples = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.scalar_tensor_tensor(
-            dst=multiples,
-            data=column,
-            op0=nl.multiply,
-            operand0=inverse,
-            op1=nl.multiply,
-            operand1=active,
+        columns = nl.ndarray((height, blocks, step), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=columns, src=x[0:height, 0:blocks, j : j + step])
+        chosen, largest = pivot_of(columns, active, first)
+        each = [[blocks, height], [1, blocks], [0, step]]
+        nisa.tensor_copy(
+            dst=p[0:height, 0:blocks, j : j + step], src=chosen.ap(pattern=each, offset=0)
         )
-        # Earlier columns hold multiples and are not changed.
-        for i in range(blocks if c + 1 < width else 0):
-            rest = x[0:width, i, j + 1 : (k + 1) * width]
-            nisa.scalar_tensor_tensor(
-                dst=rest,
-                data=pivots[0:width, c + 1 : width],
-                op0=nl.multiply,
-                operand0=multiples[0:width, i : i + 1],
-                op1=nl.subtract,
-                operand1=rest,
-                reverse1=True,
+        nisa.tensor_tensor(dst=active, data1=active, data2=chosen, op=nl.subtract)
+        row = nl.ndarray((height, width), dtype=nl.float32, buffer=nl.psum)
+        for i in range(blocks):
+            nisa.nc_matmul(
+                dst=row,
+                stationary=chosen.ap(pattern=[[blocks, height], [0, height]], offset=i),
+                moving=x[0:height, i, k * width : (k + 1) * width],
+                accumulate=i > 0,
             )
-        keep_multiples(x, column, multiples, active, j)
+        pivot, remaining = row[0:height, c : c + step], active.ap(pattern=each, offset=0)
+        if step == 1:
+            rows = [row]
+            multiples = real_multiples(columns, pivot, remaining)
+        else:
+            rows = [row, quarter_turn_of(row)]
+            multiples = complex_multiples(columns, pivot, largest, remaining)
+        # Earlier columns hold multiples and are not changed.
+        for i in range(blocks if c + step < width else 0):
+            rest = x[0:height, i, j + step : (k + 1) * width]
+            for t in range(step):
+                nisa.scalar_tensor_tensor(
+                    dst=rest,
+                    data=rows[t][0:height, c + step : width],
+                    op0=nl.multiply,
+                    operand0=multiples[0:height, i, t : t + 1],
+                    op1=nl.subtract,
+                    operand1=rest,
+                    reverse1=True,
+                )
+        keep_multiples(x, columns, multiples, remaining, j)
 
 
-def keep_multiples(x: Tile, column: Tile, multiples: Tile, active: Tile, j: int) -> None:
-    """Write the multiples of active rows to column ``j``; pivot rows are unchanged."""
-    width, blocks = column.shape
-    kept = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=kept, data1=column, data2=active, op=nl.multiply)
-    nisa.tensor_tensor(dst=kept, data1=column, data2=kept, op=nl.subtract)
-    nisa.tensor_tensor(dst=x[0:width, 0:blocks, j], data1=kept, data2=multiples, op=nl.add)
+def quarter_turn_of(row: Tile) -> Tile:
+    """Return i times complex numbers: -y, x for each pair of columns x, y."""
+    height, width = row.shape
+    turned = nl.ndarray((height, width), dtype=nl.float32, buffer=nl.sbuf)
+    every = [[width, height], [2, width // 2]]
+    for t in range(2):
+        nisa.activation(
+            dst=turned.ap(pattern=every, offset=t),
+            op=nl.copy,
+            data=row.ap(pattern=every, offset=1 - t),
+            scale=-1.0 if t == 0 else 1.0,
+        )
+    return turned
 
 
-def pivot_of(column: Tile, active: Tile, first: Tile) -> Tile:
-    """Return a one at the largest active entry of a column, zeros elsewhere."""
-    width, blocks = column.shape
-    sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=sizes, data=column, op0=nl.abs, operand0=0.0, op1=nl.add, operand1=LEAST)
-    nisa.tensor_tensor(dst=sizes, data1=sizes, data2=active, op=nl.multiply)
-    limit = largest_across(sizes)
-    nisa.tensor_scalar(dst=limit, data=limit, op0=nl.multiply, operand0=NEARLY_LARGEST)
+def real_multiples(columns: Tile, pivot: Tile, remaining: Tile) -> Tile:
+    """Return the remaining rows of a column over its pivot; over 1 if that is zero."""
+    inverse = nl.ndarray((columns.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=inverse, data=pivot, op0=nl.equal, operand0=0.0)
+    nisa.tensor_tensor(dst=inverse, data1=inverse, data2=pivot, op=nl.add)
+    nisa.reciprocal(dst=inverse, data=inverse)
+    multiples = nl.ndarray(columns.shape, dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=multiples,
+        data=columns,
+        op0=nl.multiply,
+        operand0=inverse,
+        op1=nl.multiply,
+        operand1=remaining,
+    )
+    return multiples
+
+
+def complex_multiples(columns: Tile, pivot: Tile, largest: Tile, remaining: Tile) -> Tile:
+    """Return the remaining rows of a complex column over its pivot; zeros if that is zero.
+
+    With the pivot s (a + ib), where s is the size of the pivot, its inverse is (a - ib) / s over
+    a^2 + b^2, which neither overflows nor underflows.
+
+    Args:
+        columns: Real and imaginary parts, (width, blocks, 2).
+        pivot: Those of the pivot, on all partitions.
+        largest: The largest size of the column, on all partitions.
+        remaining: Ones for the rows that remain.
+    """
+    width, blocks = columns.shape[0], columns.shape[1]
+    scale = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.reciprocal(dst=scale, data=largest)
+    inverse = nl.ndarray((width, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=inverse, data=pivot, op0=nl.multiply, operand0=scale)
+    squares = nl.ndarray((width, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=squares, data1=inverse, data2=inverse, op=nl.multiply)
+    length = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_reduce(dst=length, op=nl.add, data=squares, axis=1)
+    nisa.scalar_tensor_tensor(
+        dst=length, data=length, op0=nl.equal, operand0=0.0, op1=nl.add, operand1=length
+    )
+    nisa.reciprocal(dst=length, data=length)
+    nisa.tensor_scalar(
+        dst=inverse,
+        data=inverse,
+        op0=nl.multiply,
+        operand0=length,
+        op1=nl.multiply,
+        operand1=scale,
+    )
+    direct = nl.ndarray((width, blocks, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=direct,
+        data=columns,
+        op0=nl.multiply,
+        operand0=inverse[0:width, 0:1],
+        op1=nl.multiply,
+        operand1=remaining,
+    )
+    crossed = nl.ndarray((width, blocks, 2), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.scalar_tensor_tensor(
+        dst=crossed,
+        data=columns,
+        op0=nl.multiply,
+        operand0=inverse[0:width, 1:2],
+        op1=nl.multiply,
+        operand1=remaining,
+    )
+    for t in range(2):
+        nisa.tensor_tensor(
+            dst=direct[0:width, 0:blocks, t],
+            data1=direct[0:width, 0:blocks, t],
+            data2=crossed[0:width, 0:blocks, 1 - t],
+            op=nl.add if t == 0 else nl.subtract,
+        )
+    return direct
+
+
+def keep_multiples(x: Tile, columns: Tile, multiples: Tile, remaining: Tile, j: int) -> None:
+    """Write multiples of remaining rows to columns from ``j`` on; pivot rows are unchanged."""
+    width, blocks, step = columns.shape
+    kept = nl.ndarray((width, blocks, step), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_tensor(dst=kept, data1=columns, data2=remaining, op=nl.multiply)
+    nisa.tensor_tensor(dst=kept, data1=columns, data2=kept, op=nl.subtract)
+    nisa.tensor_tensor(
+        dst=x[0:width, 0:blocks, j : j + step], data1=kept, data2=multiples, op=nl.add
+    )
+
+
+def pivot_of(columns: Tile, active: Tile, first: Tile) -> tuple[Tile, Tile]:
+    """Return ones at the largest active entry of a column, zeros elsewhere, and its size.
+
+    The size of a complex number is the sum of the magnitudes of its parts, as in LAPACK.
+    """
+    width, blocks, step = columns.shape
+    magnitudes = nl.ndarray((width, blocks, step), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=magnitudes, data=columns, op0=nl.abs, operand0=0.0)
+    sizes = magnitudes[0:width, 0:blocks, 0]
+    if step == 2:
+        sizes = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_reduce(dst=sizes, op=nl.add, data=magnitudes, axis=2)
+    nisa.scalar_tensor_tensor(
+        dst=sizes, data=sizes, op0=nl.add, operand0=LEAST, op1=nl.multiply, operand1=active
+    )
+    largest = largest_across(sizes)
+    limit = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=limit, data=largest, op0=nl.multiply, operand0=NEARLY_LARGEST)
     candidates = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
     nisa.scalar_tensor_tensor(
         dst=candidates,
@@ -164,7 +311,7 @@ def pivot_of(column: Tile, active: Tile, first: Tile) -> Tile:
     nisa.tensor_scalar(
         dst=chosen, data=candidates, op0=nl.equal, operand0=largest_across(candidates)
     )
-    return chosen
+    return chosen, largest
 
 
 def largest_across(x: Tile) -> Tile:
@@ -176,52 +323,103 @@ def largest_across(x: Tile) -> Tile:
     return largest
 
 
-def finish_panel(x: Tile, p: Tile, u: Tile, active: Tile, k: int, masks: Tile) -> None:
-    """Gather the pivot rows of block ``k`` as rows of U, and update the active rows."""
-    width, blocks, order = x.shape
+def finish_panel(
+    x: Tile, p: Tile, u: Tile, active: Tile, k: int, masks: Tile, pairs: Pairs | None
+) -> None:
+    """Gather the pivot rows of panel ``k`` as rows of U, and update the active rows.
+
+    Both rows of a pair in U come from the first one, exactly: what is subtracted from a row is
+    then a complex multiple of a row of U, whatever the rounding of the other row is.
+    """
+    height, blocks, order = x.shape
+    width, panel = u.shape[0], k * u.shape[0]
     starts = strip_starts(order, 1)
     for s in range(len(starts) - 1):
         rows = nl.ndarray((width, starts[s + 1] - starts[s]), dtype=nl.float32, buffer=nl.psum)
         for i in range(blocks):
             nisa.nc_matmul(
                 dst=rows,
-                stationary=block(p, i, k),
-                moving=x[0:width, i, starts[s] : starts[s + 1]],
+                stationary=p[0:height, i, panel : panel + width],
+                moving=x[0:height, i, starts[s] : starts[s + 1]],
                 accumulate=i > 0,
             )
-        nisa.tensor_copy(dst=u[0:width, k, starts[s] : starts[s + 1]], src=rows)
-    trailing = (k + 1) * width
+        write_rows(u, k, starts[s], rows, pairs)
+    trailing = panel + width
     if trailing == order:
         return
-    lower_t, inverse_t = unit_lower(block(u, k, k), masks)
+    lower_t, inverse_t = unit_lower(block(u, k, k), masks, 1 if pairs is None else 2)
     starts = strip_starts(order - trailing, 1)
     for s in range(len(starts) - 1):
         row = u[0:width, k, trailing + starts[s] : trailing + starts[s + 1]]
         apply_inverse(row, lower_t, inverse_t)
+        if pairs is not None:
+            rows = nl.ndarray(row.shape, dtype=nl.float32, buffer=nl.psum)
+            nisa.nc_matmul(dst=rows, stationary=pairs.first, moving=row)
+            write_rows(u, k, trailing + starts[s], rows, pairs)
     for i in range(blocks):
-        multiples = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        multiples = nl.ndarray((height, width), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_scalar(
             dst=multiples,
-            data=block(x, i, k),
+            data=x[0:height, i, panel : panel + width],
             op0=nl.multiply,
-            operand0=active[0:width, i : i + 1],
+            operand0=active[0:height, i : i + 1],
         )
-        transposed = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
+        transposed = nl.ndarray((width, height), dtype=nl.float32, buffer=nl.sbuf)
         transpose_tile(transposed, multiples)
         for s in range(len(starts) - 1):
             lo, hi = trailing + starts[s], trailing + starts[s + 1]
-            change = nl.ndarray((width, hi - lo), dtype=nl.float32, buffer=nl.psum)
+            change = nl.ndarray((height, hi - lo), dtype=nl.float32, buffer=nl.psum)
             nisa.nc_matmul(dst=change, stationary=transposed, moving=u[0:width, k, lo:hi])
-            rest = x[0:width, i, lo:hi]
+            rest = x[0:height, i, lo:hi]
             nisa.tensor_tensor(dst=rest, data1=rest, data2=change, op=nl.subtract)
 
 
-def unit_lower(tile: Tile, masks: Tile) -> tuple[Tile, Tile]:
-    """Return the transposes of the unit lower triangle of a tile and of its inverse."""
+def write_rows(u: Tile, k: int, column: int, rows: Tile, pairs: Pairs | None) -> None:
+    """Write rows of panel ``k`` to U from a column on; the second of a pair is i times the first.
+
+    Args:
+        u: The matrix U.
+        k: The panel.
+        column: The first column.
+        rows: The rows in PSUM; in pairs, both are the first one.
+        pairs: The tables, or None for rows that are not in pairs.
+    """
+    width, panels, order = u.shape
+    count = rows.shape[1]
+    if pairs is None:
+        nisa.tensor_copy(dst=u[0:width, k, column : column + count], src=rows)
+        return
+    every = [[count, width], [2, count // 2]]
+    for t in range(2):
+        half = u.ap(
+            pattern=[[panels * order, width], [2, count // 2]], offset=k * order + column + t
+        )
+        nisa.tensor_scalar(
+            dst=half,
+            data=rows.ap(pattern=every, offset=1 - t),
+            op0=nl.multiply,
+            operand0=pairs.own[0:width, 1:2],
+        )
+        nisa.scalar_tensor_tensor(
+            dst=half,
+            data=rows.ap(pattern=every, offset=t),
+            op0=nl.multiply,
+            operand0=pairs.own[0:width, 0:1],
+            op1=nl.subtract if t == 0 else nl.add,
+            operand1=half,
+        )
+
+
+def unit_lower(tile: Tile, masks: Tile, step: int) -> tuple[Tile, Tile]:
+    """Return the transposes of the unit lower triangle of a tile and of its inverse.
+
+    Diagonal blocks of ``step`` rows are those of the identity.
+    """
     width = tile.shape[0]
     eye = identity(width)
     strict_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-    transpose_tile(strict_t, select(tile, [[-1, width]], 1, 0, nl.greater))
+    before = [[-step, width // step], [0, step]]
+    transpose_tile(strict_t, select(tile, before, 1, 1 - step, nl.greater))
     lower_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=lower_t, data1=strict_t, data2=eye, op=nl.add)
     inverse_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
@@ -229,18 +427,18 @@ def unit_lower(tile: Tile, masks: Tile) -> tuple[Tile, Tile]:
     return lower_t, inverse_t
 
 
-def store_lower(out: Tile, q: int, x: Tile, p: Tile) -> None:
+def store_lower(out: Tile, q: int, x: Tile, p: Tile, width: int, step: int) -> None:
     """Store L, the multiples in the order of pivots, with ones on its diagonal."""
-    width, blocks, order = x.shape
-    lower = new_matrix(width, blocks, order)
+    order = x.shape[2]
+    lower = new_matrix(width, order // width, order)
     transposed_product(lower, p, x)
-    for i in range(blocks):
+    for i in range(order // width):
         row = lower[0:width, i, :]
         nisa.affine_select(
             dst=row,
-            pattern=[[-1, order]],
+            pattern=[[-step, order // step], [0, step]],
             channel_multiplier=1,
-            offset=i * width,
+            offset=i * width + 1 - step,
             on_true_tile=row,
             on_false_value=0.0,
             cmp_op=nl.greater,

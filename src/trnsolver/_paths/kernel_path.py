@@ -279,14 +279,20 @@ def cholesky(launch: Launcher, a: Tensor) -> Tensor:
     return found * root
 
 
-def lu(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    m, n = a.shape[-2:]
+def lu(launch: Launcher, a: Tensor, paired: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    step = 2 if paired else 1
+    m, n = a.shape[-2], a.shape[-1] // step
     order, k = max(m, n), min(m, n)
     # Rows of zeros are no pivots before all others are, and columns of zeros change nothing.
-    a, root = _scaled(torch.nn.functional.pad(a, (0, order - n, 0, order - m)))
-    p, lower, upper = _launched(launch, lu_kernels.lu, (a,), limits.lu_instructions(order))
+    a, root = _scaled(torch.nn.functional.pad(a, (0, step * (order - n), 0, order - m)))
+    length = limits.lu_instructions(step * order)
+    p, lower, upper = _launched(launch, lu_kernels.lu, (a,), length, paired)
     upper = upper * root.unsqueeze(-1) * root.unsqueeze(-1)
-    return p[:, :m, :m], lower[:, :m, :k], upper[:, :k, :n]
+    return (
+        p[:, :m, : step * m : step],
+        lower[:, : step * m, : step * k],
+        upper[:, : step * k, : step * n],
+    )
 
 
 def qr(launch: Launcher, a: Tensor, paired: bool = False) -> tuple[Tensor, Tensor]:

@@ -7,7 +7,9 @@ import torch
 
 from each_case import each_case
 from trnsci.core.backend.launch import Launcher
+from trnsci.core.numbers.planes import parts
 from trnsolver._eigen.tournament import packed_tables, sweep_bound
+from trnsolver._factors.forms import joined_blocks
 from trnsolver._kernels import limits
 from trnsolver._kernels.cholesky import cholesky
 from trnsolver._kernels.lu import lu
@@ -149,6 +151,105 @@ def test_lu_of_singular_matrices(name):
     p, lower, upper = (x[0] for x in run(lu, "gen3", a[None]))
     assert np.array_equal(p @ lower @ upper, a)
     assert (np.diag(upper) == 0).any()
+
+
+def complex_normal(*shape):
+    rng = np.random.default_rng(shape)
+    drawn = rng.standard_normal(shape) + 1j * rng.standard_normal(shape)
+    return drawn.astype(np.complex64)
+
+
+def run_complex_lu(generation, a):
+    """Return the factors of the kernel for complex matrices."""
+    p, lower, upper = run(lu, generation, parts(torch.from_numpy(a)).numpy(), True)
+    assert np.array_equal(p[..., ::2], p[..., 1::2])
+    blocks = (joined_blocks(torch.from_numpy(x)).numpy() for x in (lower, upper))
+    return p[..., ::2], *blocks
+
+
+def assert_complex_lu(a, p, lower, upper):
+    n = a.shape[0]
+    wide = [x.astype(np.complex128) for x in (p, lower, upper)]
+    assert not np.triu(lower, 1).any()
+    assert not np.tril(upper, -1).any()
+    assert np.array_equal(np.diag(lower), np.ones(n))
+    # By |re| + |im| a pivot is at least the size of x up to 1 - 2^-16, and so |x| up to sqrt(2).
+    assert abs(lower).max() <= 2**0.5 / (1 - 2.0**-15)
+    assert set(np.unique(p)) <= {0, 1}
+    assert np.array_equal(p.sum(0), np.ones(n))
+    assert np.array_equal(p.sum(1), np.ones(n))
+    product = wide[0] @ wide[1] @ wide[2] - a
+    # A real part is a sum of 2 n products; sqrt(2) for both parts.
+    size = np.linalg.norm(a.astype(np.complex128), 2)
+    assert np.linalg.norm(product, 2) <= 2 * 2**0.5 * 2 * n * EPS * size
+
+
+@each_case("generation", GENERATIONS)
+@each_case("n", [1, 2, 3, 17])
+def test_complex_lu(n, generation):
+    a = complex_normal(2, n, n)
+    found = run_complex_lu(generation, a)
+    for k in range(2):
+        assert_complex_lu(a[k], *(x[k] for x in found))
+        # LAPACK's pivots, which are those of the largest |re| + |im|.
+        assert np.array_equal(found[0][k], scipy.linalg.lu(a[k])[0])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("generation", GENERATIONS)
+@pytest.mark.parametrize("n", [63, 64, 65, 127, 128, 129])
+def test_complex_lu_around_a_block(n, generation):
+    a = complex_normal(1, n, n)
+    assert_complex_lu(a[0], *(x[0] for x in run_complex_lu(generation, a)))
+
+
+def test_complex_lu_needs_exchanges():
+    a = np.array([[0, 2, 1j], [1, 0, 0], [4j, 1, 0]], np.complex64)
+    p, lower, upper = (x[0] for x in run_complex_lu("gen2", a[None]))
+    assert np.array_equal(p @ lower @ upper, a)
+
+
+def test_complex_pivots_are_the_first_of_the_largest_size():
+    """5 is as large as 3 + 4i by modulus, and smaller by |re| + |im|."""
+    a = np.array([[5, 1], [3 + 4j, 1], [-4 + 3j, 2], [1, 1]], np.complex64)
+    a = np.concatenate([a, np.eye(4)[:, 2:]], 1).astype(np.complex64)
+    p, lower, _ = (x[0] for x in run_complex_lu("gen3", a[None]))
+    assert np.array_equal(p[:, 0], [0, 1, 0, 0])
+    np.testing.assert_allclose(lower[1:3, 0] * a[1, 0], [5, -4 + 3j], rtol=4 * EPS)
+
+
+@pytest.mark.parametrize("name", ["zeros", "equal", "a column of zeros", "dependent"])
+def test_complex_lu_of_singular_matrices(name):
+    a = {
+        "zeros": np.zeros((3, 3)),
+        "equal": 2j * np.ones((4, 4)),
+        "a column of zeros": (1j * np.eye(4)) * [1, 0, 1, 1],
+        "dependent": np.outer([1, 1j, -2], [2, 4j, 1]),
+    }[name].astype(np.complex64)
+    p, lower, upper = (x[0] for x in run_complex_lu("gen3", a[None]))
+    assert np.array_equal(p @ lower @ upper, a)
+    assert (np.diag(upper) == 0).any()
+
+
+def test_complex_lu_of_a_matrix_singular_to_rounding():
+    a = np.full((4, 4), 1 + 3j, np.complex64)
+    p, lower, upper = (x[0] for x in run_complex_lu("gen3", a[None]))
+    assert_complex_lu(a, p, lower, upper)
+    # Entries of later rows of U are rounding errors of multiples that should be 1.
+    assert abs(upper[1:]).max() <= 8 * EPS * abs(a).max()
+
+
+@pytest.mark.parametrize("exponent", [-100, -60, 60, 100])
+def test_complex_lu_of_entries_of_any_size(exponent):
+    a = complex_normal(1, 5, 5) * np.float32(2.0) ** exponent
+    a[0, :, 2] *= np.float32(2.0) ** -20
+    p, *blocks = kernel_path.lu(Launcher("simulator"), parts(torch.from_numpy(a)), True)
+    factors = [p[0].numpy(), *(joined_blocks(x)[0].numpy() for x in blocks)]
+    wide = [x.astype(np.complex128) for x in factors]
+    assert_complex_lu(a[0] * 2.0**-exponent, *factors[:2], factors[2] * 2.0**-exponent)
+    # The error of an entry is of the size of its column.
+    left = abs(wide[0] @ wide[1] @ wide[2] - a[0]).max(0)
+    assert (left <= 2 * 2**0.5 * 2 * 5 * EPS * abs(a[0]).max(0)).all()
 
 
 @pytest.mark.parametrize(
@@ -296,6 +397,12 @@ def test_a_batch_of_too_long_a_program_is_cut(name, monkeypatch):
     assert launch.launches > 1
     for left, right in zip(whole, cut, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-5)
+
+
+def test_complex_lu_of_what_is_not_finite():
+    a = torch.from_numpy(complex_normal(1, 4, 4))
+    a[0, 2, 1] = complex(1, torch.nan)
+    assert kernel_path.lu(Launcher("simulator"), parts(a), True)[-1].isnan().any()
 
 
 def test_what_is_not_finite_is_not_hidden():

@@ -13,12 +13,13 @@ the triangle of a panel has 128 rows for 64 pivots, and the solution and the pro
 as for real numbers.
 
 Layout   A and P as block matrices, rows on partitions; U as one, of rows of the real form
-Limits   square, order at most 1024, or 512 if complex, for which four matrices take 128 KiB of each
-         partition. Largest entries near 1. A pivot is the first entry of its column that is at
-         least 1 - 2^-16 of the largest one. The size of a complex number is |re| + |im|, as in
-         LAPACK, so that entries of L are at most sqrt(2) / (1 - 2^-16), and a step grows entries
-         at most by the factor 1 + sqrt(2), with 2 for real numbers. A singular matrix has a zero,
-         or nearly zero, on the diagonal of U
+Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition, or 512
+         if complex, for which they take 96 KiB. Largest entries near 1. A pivot is the first entry
+         of its column that is at least 1 - 2^-16 of the largest one. The size of a complex number
+         is |re| + |im|, as in LAPACK. It is between the modulus and sqrt(2) times the modulus, so
+         that entries of L are at most sqrt(2) / (1 - 2^-16), and a step grows moduli at most by
+         1 + sqrt(2), where the factor for real numbers is 2. A singular matrix has a zero, or
+         nearly zero, on the diagonal of U
 Cost     for b = n / 128: n steps of about 16 + 3 b instructions on columns, and about b^3 products
          of 128 x 128 x 512; 29 + 4 b and 4 b^3 if complex
 Lever    pivots are selected by products and masks, without moving rows
@@ -56,22 +57,27 @@ LEAST = 2.0**-100
 
 
 class Pairs(NamedTuple):
-    """Tables for rows in pairs, which are the real and the imaginary row of complex numbers.
+    """Tables for rows in pairs, a complex row and i times it.
 
     Attributes:
         own: A one in the column of each row's position in its pair, (rows, 2).
-        first: For a product that writes the first row of each pair to both, (rows, rows).
+        first: For a product that writes the first row of each pair to both, (rows, rows); None for
+            a single panel, which has no such product.
     """
 
     own: Tile
-    first: Tile
+    first: Tile | None
 
 
-def pairs_of(rows: int) -> Pairs:
+def pairs_of(rows: int, panels: int) -> Pairs:
     """Return the tables of so many rows."""
     group = group_of(2, rows // 2)
-    first = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=first, data=group.mine, op0=nl.multiply, operand0=group.own[0:rows, 0:1])
+    first = None
+    if panels > 1:
+        first = nl.ndarray((rows, rows), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(
+            dst=first, data=group.mine, op0=nl.multiply, operand0=group.own[0:rows, 0:1]
+        )
     return Pairs(group.own, first)
 
 
@@ -94,7 +100,7 @@ def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
     height, masks = block_width(n) if columns <= TILE else TILE, doubling_masks(True)
     width = min(TILE, step * height)
     blocks, panels = (n + height - 1) // height, (columns + width - 1) // width
-    pairs = pairs_of(width) if paired else None
+    pairs = pairs_of(width, panels) if paired else None
     for q in range(batch):
         x = new_matrix(height, blocks, panels * width)
         p = new_matrix(height, blocks, panels * width)

@@ -287,6 +287,8 @@ def _factors(m: int, n: int) -> None:
     trnsolver.cholesky(torch.stack([a, 2 * a]))
     trnsolver.lu(_well(m))
     trnsolver.lu(torch.stack([_well(m), a]))
+    trnsolver.lu(torch.complex(_well(m), a))
+    trnsolver.lu(random_tensor(2, min(m, 20), min(n, 20), dtype=torch.complex64))
     tall = random_tensor(max(m, n), min(m, n))
     trnsolver.qr(tall)
     trnsolver.qr(torch.stack([tall, 2 * tall]))

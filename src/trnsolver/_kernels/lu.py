@@ -20,8 +20,8 @@ Limits   square, order at most 1024, for which four matrices take 128 KiB of eac
          that entries of L are at most sqrt(2) / (1 - 2^-16), and a step grows moduli at most by
          1 + sqrt(2), where the factor for real numbers is 2. A singular matrix has a zero, or
          nearly zero, on the diagonal of U
-Cost     for b = n / 128: n steps of about 16 + 3 b instructions on columns, and about b^3 products
-         of 128 x 128 x 512; 29 + 4 b and 4 b^3 if complex
+Cost     for b = n / 128: n steps of about 27 + 2 b instructions on columns, and about b^3 products
+         of 128 x 128 x 512; 38 + 3 b and 4 b^3 if complex
 Lever    pivots are selected by products and masks, without moving rows
 """
 

@@ -285,7 +285,7 @@ def lu(launch: Launcher, a: Tensor, paired: bool = False) -> tuple[Tensor, Tenso
     order, k = max(m, n), min(m, n)
     # Rows of zeros are no pivots before all others are, and columns of zeros change nothing.
     a, root = _scaled(torch.nn.functional.pad(a, (0, step * (order - n), 0, order - m)))
-    length = limits.lu_instructions(step * order)
+    length = step * limits.lu_instructions(order)
     p, lower, upper = _launched(launch, lu_kernels.lu, (a,), length, paired)
     upper = upper * root.unsqueeze(-1) * root.unsqueeze(-1)
     return (

@@ -386,6 +386,17 @@ def test_a_batch_is_one_launch(name):
     assert launch.launches == 1
 
 
+def test_a_batch_of_complex_lu_is_one_launch_unless_its_program_is_too_long(monkeypatch):
+    a = parts(torch.from_numpy(complex_normal(3, 4, 4)))
+    whole, cut = Launcher("simulator"), Launcher("simulator")
+    want = kernel_path.lu(whole, a, True)
+    monkeypatch.setattr(limits, "PROGRAM", 100)
+    found = kernel_path.lu(cut, a, True)
+    assert (whole.launches, cut.launches) == (1, 3)
+    for left, right in zip(want, found, strict=True):
+        assert torch.equal(left, right)
+
+
 @pytest.mark.parametrize("name", ["cholesky", "lu", "qr", "svd", "eigh"])
 def test_a_batch_of_too_long_a_program_is_cut(name, monkeypatch):
     a = torch.from_numpy(np.stack([definite(6, seed=k) for k in range(3)]))

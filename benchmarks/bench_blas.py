@@ -29,6 +29,7 @@ Row = tuple[str, str, str, str]
 
 SMALL, REPEATS, SMALL_ROUNDS, ROUNDS = 8, 100, 60, 15
 ALPHA, BETA = 0.5, -2.0
+GROUPS = 64
 INNER = ("gemm", "gemv", "axpy", "dot")
 
 
@@ -50,7 +51,7 @@ def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]
     """Return, by routine, the trnblas call and the equivalent torch calls."""
     a, b, c, x, y, t = (o[name] for name in "abcxyt")
     ab, bb, cb = o["ab"], o["bb"], o["cb"]
-    left, right = ab.unbind(), bb.unbind()
+    left, right = (list(x.unbind()) * (GROUPS // len(x) or 1) for x in (ab, bb))
 
     def symmetric() -> Tensor:
         return torch.triu(a) + torch.triu(a, 1).mT
@@ -96,7 +97,7 @@ def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]
         ),
         "grouped_gemm": (
             lambda: trnblas.grouped_gemm(1.0, left, right),
-            {"loop of mm": lambda: [torch.mm(p, q) for p, q in zip(left, right, strict=True)]},
+            {"loop": lambda: [torch.matmul(p, q) for p, q in zip(left, right, strict=True)]},
         ),
         "dot": (lambda: trnblas.dot(x, y), {"dot": lambda: torch.dot(x, y)}),
         "nrm2": (lambda: trnblas.nrm2(a), {"vector_norm": lambda: torch.linalg.vector_norm(a)}),

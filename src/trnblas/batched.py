@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 from typing import Any
 
 import torch
@@ -23,8 +24,12 @@ from trnblas.triangular_systems import solved
 from trnsci.core.arguments import agree, delivered, matrix, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
+from trnsci.core.numbers.values import shapes_are_static
 
 __all__ = ["batched_gemm", "batched_trsm", "grouped_gemm"]
+
+# On a CPU, products of matrices with more elements are faster one by one than copied to a batch.
+_STACKED = 1024
 
 
 def batched_gemm(
@@ -88,8 +93,12 @@ def grouped_gemm(
 ) -> list[Tensor]:
     """Return ``gemm`` of every A[i] and B[i]; all shapes may differ.
 
-    On a GPU and on a NeuronCore, products with equal shapes, factors (as numbers) and options are
-    computed as one batch: there a launch costs more than a copy.
+    Products with equal shapes, factors (as numbers) and options are computed as one batch, on a CPU
+    those of matrices of up to 1024 elements: there a call costs more than a copy. torch.compile
+    gets single products. Results of one batch are views of one tensor. The order of a sum can
+    depend on the batch, and so can the last bits of a result. Every result has the error bound of
+    ``gemm``: ``k * u * |alpha| * |A| @ |B|``, with u the unit roundoff, and three roundings of
+    factors and C.
 
     Args:
         alpha: Factor of all products, or one per product.
@@ -111,29 +120,49 @@ def grouped_gemm(
     """
     count = len(A)
     options = {"alpha": alpha, "beta": beta, "transA": transA, "transB": transB}
-    lists = [_for_each(name, value, count) for name, value in options.items()]
+    lists = {name: _for_each(name, value, count) for name, value in options.items()}
     for name, given in (("B", B), ("C", C), ("out", out)):
         if given is not None and len(given) != count:
             raise ShapeError(
                 f"grouped_gemm: A and {name} must have as many matrices, "
                 f"got {count} and {len(given)}"
             )
-    products = []
-    for i, (a, b) in enumerate(zip(A, B, strict=True)):
+    kinds: list[Any] = [
+        (a.shape, a.dtype, a.device, b.shape, b.dtype, b.device)
+        if isinstance(a, Tensor) and isinstance(b, Tensor)
+        else i  # which is refused
+        for i, (a, b) in enumerate(zip(A, B, strict=True))
+    ]
+    others = [_values(each) for name, each in lists.items() if each is options[name]]
+    if C is not None:
+        others.append([(c.shape, c.dtype, c.device) if isinstance(c, Tensor) else 0 for c in C])
+    if others:
+        kinds = list(zip(kinds, *others, strict=True))
+    if shapes_are_static() and not kernels_wanted():
+        kinds = list(range(count))  # sizes may be symbols, which have no hash
+    alike: dict[Any, list[int]] = {}
+    last: Any = None
+    for i, kind in enumerate(kinds):
+        if kind != last:  # most lists have runs of one kind
+            last, members = kind, alike.setdefault(kind, [])
+        members.append(i)
+    results: list[Any] = [None] * count
+    for members in alike.values():
+        i = members[0]  # one validation for products of one kind
+        a, b = A[i], B[i]
         if out_dtype is not None:
             a, b = widened("grouped_gemm", a, b, out_dtype)
         for name, value in ((f"A[{i}]", a), (f"B[{i}]", b)):
             tensor("grouped_gemm", name, value)
             matrix("grouped_gemm", name, value, batches=False)
         agree("grouped_gemm", f"A[{i}]", a, f"B[{i}]", b)
-        factor, other, trans_a, trans_b = (values[i] for values in lists)
+        factor, other, trans_a, trans_b = (each[i] for each in lists.values())
         c = None if C is None else C[i]
         product = checked_product("grouped_gemm", factor, a, b, other, c, trans_a, trans_b)
-        products.append((level_of("grouped_gemm", precision, a), product))
-    if products and (kernels_wanted() or products[0][1].A.is_cuda):
-        results = _in_batches(products)
-    else:
-        results = [computed(product, level) for level, product in products]
+        level = level_of("grouped_gemm", precision, a)
+        operands = [[x[i] for i in members] for x in (A, B, C) if x is not None]
+        for i, result in zip(members, _computed_alike(product, level, operands), strict=True):
+            results[i] = result
     if out is None:
         return results
     return [delivered("grouped_gemm", *pair) for pair in zip(results, out, strict=True)]
@@ -175,7 +204,7 @@ def _check_batch(function: str, A: Tensor, B: Tensor) -> None:
 
 
 def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
-    """Return one value for each of ``count`` products."""
+    """Return one value for each of ``count`` products; the given ones themselves."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return [value] * count
     if len(value) != count:
@@ -185,36 +214,29 @@ def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
     return value
 
 
-def _in_batches(products: list[tuple[Level | None, Product]]) -> list[Tensor]:
-    """Return the products; products with equal keys are computed as one batch."""
-    kinds: dict[Any, list[int]] = {}
-    for place, (level, product) in enumerate(products):
-        kinds.setdefault((level, _kind(place, product)), []).append(place)
-    results: dict[int, Tensor] = {}
-    for (level, _), places in kinds.items():
-        members = [products[place][1] for place in places]
-        if len(members) == 1:
-            results[places[0]] = computed(members[0], level)
-            continue
-        first = members[0]
-        added = [product.C.expand(product.shape) for product in members if product.C is not None]
-        batch = first._replace(
-            A=torch.stack([product.A for product in members]),
-            B=torch.stack([product.B for product in members]),
-            C=torch.stack(added) if added else None,
-            shape=(len(members), *first.shape),
-        )
-        results.update(zip(places, computed(batch, level).unbind(), strict=True))
-    return [results[place] for place in range(len(products))]
+def _values(factors: Sequence[Any]) -> list[Any]:
+    """Return keys that are equal for equal numbers, and for one object."""
+    return [(type(x), x) if type(x) in (int, float, complex) else id(x) for x in factors]
 
 
-def _kind(place: int, product: Product) -> Any:
-    """Return the batching key of a product: equal keys can be computed as one batch.
+def _computed_alike(
+    product: Product, level: Level | None, operands: list[list[Tensor]]
+) -> Sequence[Tensor]:
+    """Return the products of lists of A, B and, if given, C that are of one kind."""
+    alpha, A, _, beta, _, trans_a, trans_b, shape = product
+    dtype, count = A.dtype, len(operands[0])
+    if count > 1 and (kernels_wanted() or not A.is_cpu or _largest(product) <= _STACKED):
+        stacks = [torch.stack(x) for x in operands[:2]]
+        stacks += [torch.stack([c.expand(shape) for c in each]) for each in operands[2:]]
+        operands, shape = [[x] for x in stacks], (count, *shape)
+    results = []
+    for a, b, *c in zip(*operands, strict=True):
+        if a.dtype is not dtype:
+            a, b = a.to(dtype), b.to(dtype)
+        each = Product(alpha, a, b, beta, c[0] if c else None, trans_a, trans_b, shape)
+        results.append(computed(each, level))
+    return results if len(results) == count else results[0].unbind()
 
-    A product whose factor is a tensor gets a unique key, because the values may differ.
-    """
-    if isinstance(product.alpha, Tensor) or isinstance(product.beta, Tensor):
-        return place
-    tensors = [(x.shape, x.dtype, x.device) for x in (product.A, product.B)]
-    options = product.alpha, product.beta, product.trans_a, product.trans_b, product.shape
-    return (*tensors, product.C is None, *options)
+
+def _largest(product: Product) -> int:
+    return max(product.A.numel(), product.B.numel(), prod(product.shape))

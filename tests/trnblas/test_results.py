@@ -248,13 +248,45 @@ def test_grouped_products_of_different_shapes():
     alphas, betas = [1.0, -2.0, 1.0, 0.5], [0.0, 3.0, 0.0, -1.0]
     got = trnblas.grouped_gemm(alphas, a, b, betas, c)
     for i in range(4):
-        assert torch.equal(got[i], trnblas.gemm(alphas[i], a[i], b[i], betas[i], c[i]))
+        left, right = alphas[i] * array(a[i]), array(b[i])
+        want, magnitude = left @ right, np.abs(left) @ np.abs(right)
+        if betas[i]:  # at 0, C is not read
+            want, magnitude = want + betas[i] * array(c[i]), magnitude + np.abs(3 * array(c[i]))
+        assert_agrees(got[i], want, torch.float64, shapes[i][1] + 3, magnitude)
     turned = [m.mT if i % 2 else m for i, m in enumerate(a)]
     options = [bool(i % 2) for i in range(4)]
     plain = trnblas.grouped_gemm(2.0, a, b)
     again = trnblas.grouped_gemm(2.0, turned, b, transA=options)
     assert all(torch.equal(p, q) for p, q in zip(plain, again, strict=True))
     assert trnblas.grouped_gemm(1.0, [], []) == []
+
+
+@pytest.mark.parametrize("trans", [False, True, "C"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+@pytest.mark.parametrize("size", [3, 8, 32, 33])
+def test_grouped_products_of_equal_shapes_are_within_the_bound_of_gemm(size, dtype, trans):
+    """33 x 33 matrices are multiplied one by one, smaller ones as batches of equal kinds."""
+    a, b, c = (list(draw((6, size, size), dtype, seed)) for seed in (1, 2, 3))
+    c[2] = c[2][0]  # accumulators broadcast
+    betas = [1.0, 1.0, -2.0, 1.0, -2.0, 0.0]
+    got = trnblas.grouped_gemm(0.5, a, b, betas, c, trans)
+    for i, beta in enumerate(betas):
+        left, right, added = array(a[i]), array(b[i]), array(c[i])
+        left = {False: left, True: left.T, "C": left.conj().T}[trans]
+        magnitude = 0.5 * np.abs(left) @ np.abs(right) + np.abs(beta * added)
+        steps = (4 if dtype.is_complex else 1) * (size + 3)
+        assert_agrees(got[i], 0.5 * left @ right + beta * added, dtype, steps, magnitude)
+
+
+def test_grouped_products_have_gradients_of_products():
+    a, b, c = (list(draw((3, 4, 4), torch.float64, seed).requires_grad_()) for seed in (1, 2, 3))
+    leaves = [x.detach().requires_grad_() for x in (*a, *b, *c)]
+
+    def total(*x):
+        found = trnblas.grouped_gemm(0.5, x[:3], x[3:6], 2.0, x[6:])
+        return torch.stack([found[0], found[1] ** 2, found[2] ** 3])
+
+    assert torch.autograd.gradcheck(total, leaves)
 
 
 def test_grouped_products_of_equal_shapes_are_products_and_their_arguments_are_checked():

@@ -53,6 +53,8 @@ def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]
     ab, bb, cb = o["ab"], o["bb"], o["cb"]
     left, right = (list(x.unbind()) * (GROUPS // len(x) or 1) for x in (ab, bb))
 
+    z, w = torch.complex(a, b), torch.complex(b, c)
+
     def symmetric() -> Tensor:
         return torch.triu(a) + torch.triu(a, 1).mT
 
@@ -93,7 +95,19 @@ def torch_rivals(o: dict[str, Tensor]) -> dict[str, tuple[Call, dict[str, Call]]
         ),
         "axpy doublefloat": (
             lambda: trnblas.axpy(ALPHA, a, b, precision="doublefloat"),
+            {"add": lambda: torch.add(b, a, alpha=ALPHA)},
+        ),
+        "axpy doublefloat wide": (  # of the same accuracy
+            lambda: trnblas.axpy(ALPHA, a, b, precision="doublefloat"),
             {"add": lambda: torch.add(b.double(), a.double(), alpha=ALPHA).to(a.dtype)},
+        ),
+        "axpy doublefloat complex": (
+            lambda: trnblas.axpy(ALPHA, z, w, precision="doublefloat"),
+            {"add": lambda: torch.add(w, z, alpha=ALPHA)},
+        ),
+        "axpy doublefloat complex wide": (
+            lambda: trnblas.axpy(ALPHA, z, w, precision="doublefloat"),
+            {"add": lambda: torch.add(w.cdouble(), z.cdouble(), alpha=ALPHA).to(z.dtype)},
         ),
         "grouped_gemm": (
             lambda: trnblas.grouped_gemm(1.0, left, right),

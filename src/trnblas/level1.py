@@ -25,14 +25,15 @@ from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import DimensionError, ShapeError
 from trnsci.core.examples import Case, example
-from trnsci.core.numbers.conversions import real_dtype, widest
+from trnsci.core.numbers.conversions import widest
 from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsci.core.numbers.products import is_number, scaled, vanished
-from trnsci.core.numbers.values import concrete, one_problem
+from trnsci.core.numbers.values import inert, one_problem
 from trnsci.core.testing import random_tensor
 
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 
+# Numbers in each of the two buffers, in float64, that are in the cache of a core.
 _BLOCK = 2**15
 
 
@@ -250,15 +251,29 @@ def _inner_product(
 
 
 def _wide_axpy(alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the sum; without kernels, alpha may be a number, which needs fewer passes.
+    """Return the sum; without kernels, alpha may be a number, which needs fewer passes."""
+    found = _blocked_axpy(alpha, x, y) if x.is_cpu and x.numel() > _BLOCK else None
+    return _plain_axpy(alpha, widest(x), widest(y)).to(x.dtype) if found is None else found
 
-    On a CPU blocks that fit in its cache are converted, which is faster than large buffers.
+
+def _blocked_axpy(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor | None:
+    """Return the sum by blocks in two buffers that fit in the cache of each core.
+
+    An element is computed by the same operations as without blocks. None for float64, which needs
+    no buffers, and where the sum is traced or differentiated.
     """
-    converted = real_dtype(x.dtype) is not torch.float64
-    if converted and x.numel() > _BLOCK and x.is_cpu and concrete(x, y):
-        blocks = zip(*(torch.split(v.reshape(-1), _BLOCK) for v in (x, y)), strict=True)
-        return torch.cat([_wide_axpy(alpha, *block) for block in blocks]).view(x.shape)
-    return _plain_axpy(alpha, widest(x), widest(y)).to(x.dtype)
+    wide = torch.complex128 if x.is_complex() else torch.float64
+    if isinstance(alpha, Tensor) or x.dtype is wide or not inert(x, y):
+        return None
+    result = torch.empty(x.shape, dtype=x.dtype, device=x.device)
+    size = _BLOCK * torch.get_num_threads() // (wide.itemsize // 8)
+    left, right = torch.empty((2, size), dtype=wide, device=x.device)
+    blocks = (torch.split(v.reshape(-1), size) for v in (x, y, result))
+    for x_block, y_block, block in zip(*blocks, strict=True):
+        count = len(block)
+        term, total = left[:count].copy_(x_block), right[:count].copy_(y_block)
+        block.copy_(total.add_(term, alpha=alpha))
+    return result
 
 
 def _axpy_by_parts(real: Callable[..., Tensor], alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:

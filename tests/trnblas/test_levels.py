@@ -257,6 +257,19 @@ def test_axpy_of_many_elements_is_that_of_float64(dtype):
     assert torch.equal(many[0], plain)
 
 
+@each_case("dtype", (torch.float32, torch.complex64))
+@each_case("count", (2**15 - 1, 2**15 + 1, 3 * 2**15 + 5))
+def test_axpy_by_blocks_has_the_bits_of_one_sum(dtype, count):
+    x, y = (random_tensor(count, seed=seed, dtype=dtype) for seed in (1, 2))
+    for place, value in enumerate((float("inf"), -float("inf"), float("nan"), 3e38)):
+        x[place::4001], y[2 * place :: 4001] = value, 3e38
+    wide = torch.complex128 if dtype.is_complex else torch.float64
+    want = torch.add(y.to(wide), x.to(wide), alpha=0.3).to(dtype)
+    for left in (x, x.conj_physical().conj()):
+        got = trnblas.axpy(0.3, left, y, precision="doublefloat")
+        torch.testing.assert_close(got, want, rtol=0, atol=0, equal_nan=True)
+
+
 @each_case(("name", "backend"), PATHS)
 def test_gradients_have_the_accuracy_of_doublefloat(name, backend):
     """Within 2**-38: gradients are products of results and operands, of which there are two."""

@@ -68,10 +68,17 @@ NUMPY: dict[str, Callable[[np.random.Generator, int], object]] = {
     "multinomial": lambda draw, count: draw.multinomial(1000, WEIGHTS.numpy(), count // WIDTH),
     "dirichlet": lambda draw, count: draw.dirichlet(WEIGHTS.numpy(), count // WIDTH),
     "dirichlet large": lambda draw, count: draw.dirichlet(10 * WEIGHTS.numpy(), count // WIDTH),
+    "dirichlet of 3": lambda draw, count: draw.dirichlet((1.0, 2.0, 3.0), count // 3),
+    "dirichlet of 4": lambda draw, count: draw.dirichlet((0.5,) * 4, count // 4),
 }
 WIDTH = 10
 WEIGHTS = torch.arange(1.0, WIDTH + 1, dtype=torch.float64)
 WEIGHTS /= WEIGHTS.sum()
+DIRICHLET = {
+    "dirichlet large": 10 * WEIGHTS,
+    "dirichlet of 3": torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64),
+    "dirichlet of 4": torch.full((4,), 0.5, dtype=torch.float64),
+}
 PARAMETERS: dict[str, dict[str, float]] = {
     "student_t": {"df": 4.0},
     "beta": {"alpha": 2.0, "beta": 3.0},
@@ -122,7 +129,8 @@ def drawn(law: str, count: int, generator: trnrand.Generator) -> object:
     if law == "multinomial":
         return draw(1000, WEIGHTS, count // WIDTH, generator=generator)
     if law.startswith("dirichlet"):
-        return draw(WEIGHTS * (10 if "large" in law else 1), count // WIDTH, generator=generator)
+        weights = DIRICHLET.get(law, WEIGHTS)
+        return draw(weights, count // len(weights), generator=generator)
     if law == "randint":
         return draw(size=(count,), generator=generator)
     return draw(count, generator=generator)

@@ -38,6 +38,7 @@ def proposals(
     pairs: Any,
     more: Any,
     parameters: Any,
+    which: Any,
     logarithms: Any,
     boosted: Any,
     values: Any,
@@ -45,14 +46,22 @@ def proposals(
 ) -> None:
     """Write n proposals: two words each for its normal variate, and two for its acceptance test.
 
-    Parameters are arrays of length 1 or n, the results ``values`` (float64) and ``good`` (bool).
+    Parameters are arrays of length 1 or n; or of any length, and then ``which``, otherwise empty,
+    has the index of each proposal. The results are ``values`` (float64) and ``good`` (bool).
     """
     d, c, log_d, k = parameters
     z, angle, u, value = np.empty(_PASS), np.empty(_PASS), np.empty(_PASS), np.empty(_PASS)
     x, d1, k1 = np.empty(_PASS), np.empty(_PASS), np.empty(_PASS)
+    at = np.empty(_PASS, np.int64)
     step = 1 if d.size > 1 else 0
     for begin in range(0, len(pairs), _PASS):
         count = min(_PASS, len(pairs) - begin)
+        if which.size:
+            for i in range(count):
+                at[i] = which[begin + i]
+        else:
+            for i in range(count):
+                at[i] = (begin + i) * step
         for i in range(count):
             z[i] = unit64(pairs[begin + i, 0])
             angle[i] = unit53(pairs[begin + i, 1])
@@ -62,8 +71,8 @@ def proposals(
         for i in range(count):
             z[i] = z[i] * cosine(angle[i])
         for i in range(count):
-            d1[i] = d[(begin + i) * step]
-            x[i] = c[(begin + i) * step] * z[i]
+            d1[i] = d[at[i]]
+            x[i] = c[at[i]] * z[i]
         for i in range(count):
             square = z[i] * z[i]
             if u[i] < 1.0 - SQUEEZE * (square * square):
@@ -82,11 +91,11 @@ def proposals(
         for i in range(count):
             value[i] = 3.0 * log1p(max(x[i], LEAST))
         for i in range(count):
-            value[i] = value[i] + log_d[(begin + i) * step]
+            value[i] = value[i] + log_d[at[i]]
         if boosted:
             for i in range(count):
                 u[i] = 1.0 - unit53(more[begin + i, 1])
-                k1[i] = k[(begin + i) * step]
+                k1[i] = k[at[i]]
             for i in range(count):
                 u[i] = log(u[i]) / k1[i]
             for i in range(count):

@@ -37,8 +37,12 @@ def gammas(
     shape: Parameter,
     domain: Domain = Domain.GAMMA,
     logarithms: bool = False,
+    which: Tensor | None = None,
 ) -> Tensor:
-    """Return standard gamma samples or their logarithms; two blocks per sample and attempt."""
+    """Return standard gamma samples or their logarithms; two blocks per sample and attempt.
+
+    ``which`` has the index of each sample's shape; None for one shape, or one of each sample.
+    """
     k, compiled = float64(shape, source), source.compiled
     boosted = k < 1
     d = torch.where(boosted, k + 1, k) - 1 / 3
@@ -49,9 +53,15 @@ def gammas(
     def propose(some: Offsets, places: Offsets, attempt: int) -> tuple[Tensor, Tensor]:
         pairs = paired(source.slots(domain, some, attempt))
         more = paired(source.slots(domain | WIDE, some, attempt))
-        own = [at(p, places) for p in (d, c, log_d, k)]
+        own, index = [d, c, log_d, k], None
+        if which is not None and compiled:
+            index = at(which, places)
+        elif which is not None:
+            own = [p[at(which, places)] for p in own]
+        else:
+            own = [at(p, places) for p in own]
         if compiled:
-            return _compiled(pairs, more, own, logarithms, any_boosted)
+            return _compiled(pairs, more, own, index, logarithms, any_boosted)
         return _on_tensors(pairs, more, own, logarithms, any_boosted)
 
     return accepted(offsets, propose)
@@ -82,15 +92,21 @@ def _on_tensors(
 
 
 def _compiled(
-    pairs: Tensor, more: Tensor, parameters: list[Tensor], logarithms: bool, any_boosted: bool
+    pairs: Tensor,
+    more: Tensor,
+    parameters: list[Tensor],
+    index: Tensor | None,
+    logarithms: bool,
+    any_boosted: bool,
 ) -> tuple[Tensor, Tensor]:
     from trnrand._sampling.compiled_gammas import proposals
 
     values = torch.empty(len(pairs), dtype=torch.float64)
     good = torch.empty(len(pairs), dtype=torch.bool)
     own = tuple(p.reshape(-1).numpy() for p in parameters)
-    flags = logarithms, any_boosted
-    proposals(pairs.numpy(), more.numpy(), own, *flags, values.numpy(), good.numpy())
+    which = torch.empty(0, dtype=torch.int64) if index is None else index
+    words, flags = (pairs.numpy(), more.numpy()), (logarithms, any_boosted)
+    proposals(*words, own, which.numpy(), *flags, values.numpy(), good.numpy())
     return values, good
 
 

@@ -52,7 +52,8 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
 
     Args:
         request: The validated call; its last dimension has the components of a vector.
-        sampler: Function of (source, count, numbers, rows) that returns ``count`` vectors.
+        sampler: Function of (source, count, numbers, rows, row) that returns ``count`` vectors; row
+            has the index of each vector's row of ``rows``, a matrix.
         numbers: A parameter of the vectors, which broadcasts to their batch shape.
         rows: Parameters of the components in the last dimension; the others broadcast, too.
     """
@@ -67,7 +68,8 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
     for first in range(0, vectors, chunk):
         part = slice(first, min(first + chunk, vectors))
         some = each[part].to(request.device) if isinstance(each, Tensor) else each
-        values = sampler(source.later(first * width), part.stop - first, some, table[number[part]])
+        later, count = source.later(first * width), part.stop - first
+        values = sampler(later, count, some, table, number[part])
         out[part.start * width : part.stop * width] = values.reshape(-1)
     return request.result(out)
 

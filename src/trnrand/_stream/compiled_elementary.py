@@ -20,6 +20,8 @@ _loop = partial(compiled_loop, error_model="numpy")
 
 # Pairs of words per pass of the loop over normals: their uniforms fit in the cache.
 _PASS = 1 << 10
+# Rows per pass of the loop over proportions, at least: some vectors.
+_LEAST_ROWS = 32
 
 
 @_compiled
@@ -96,6 +98,41 @@ def normals(pairs: Any, cosines: Any, sines: Any) -> None:
         if sines.size:
             for i in range(count):
                 sines[begin + i] = radius[i] * sine(angle[i])
+
+
+# Components are the first dimension of a pass: loops over its rows are vectorised.
+@_loop
+def proportions(x: Any, out: Any) -> None:
+    """Write exp(x) over its sum in each row, summed by halves."""
+    width = x.shape[1]
+    rows = max(_LEAST_ROWS, _PASS // width)
+    parts, sums, peak = np.empty((width, rows)), np.empty((width, rows)), np.empty(rows)
+    for begin in range(0, len(x), rows):
+        count = min(rows, len(x) - begin)
+        for row in range(count):
+            peak[row] = x[begin + row, 0]
+        for i in range(width):
+            for row in range(count):
+                parts[i, row] = x[begin + row, i]
+                peak[row] = max(peak[row], parts[i, row])
+        for i in range(width):
+            for row in range(count):
+                parts[i, row] = exp(parts[i, row] - peak[row])
+            for row in range(count):
+                sums[i, row] = parts[i, row]
+        left = width
+        while left > 1:
+            half = left // 2
+            for i in range(half):
+                for row in range(count):
+                    sums[i, row] += sums[half + i, row]
+            if left % 2:
+                for row in range(count):
+                    sums[half, row] = sums[left - 1, row]
+            left -= half
+        for i in range(width):
+            for row in range(count):
+                out[begin + row, i] = parts[i, row] / sums[0, row]
 
 
 LOOPS = {"log": _logs, "log1p": _logs1p, "exp": _exps}

@@ -84,7 +84,14 @@ def logistic(x: Tensor, compiled: bool = False) -> Tensor:
 
 def proportions(logarithms: Tensor, compiled: bool = False) -> Tensor:
     """Return exp(x) over its sum in the last dimension, summed by halves."""
-    parts = exp(logarithms - logarithms.amax(-1, keepdim=True), compiled)
+    if compiled and logarithms.is_cpu:
+        from trnrand._stream.compiled_elementary import proportions as loop
+
+        rows = logarithms.reshape(-1, logarithms.shape[-1])
+        out = torch.empty(rows.shape, dtype=torch.float64)
+        loop(rows.numpy(), out.numpy())
+        return out.view(logarithms.shape)
+    parts = exp(logarithms - logarithms.amax(-1, keepdim=True))
     total = parts
     while (width := total.shape[-1]) > 1:
         half = width // 2

@@ -81,9 +81,11 @@ def _dirichlet(request: Request) -> Tensor:
     return sampled_vectors(request, _shares, 0.0, concentration)
 
 
-def _shares(source: Source, count: int, _: Parameter, concentration: Tensor) -> Tensor:
-    logarithms = log_gammas(source, concentration.numel(), concentration.reshape(-1))
-    return proportions(logarithms.view(concentration.shape), source.compiled)
+def _shares(source: Source, count: int, _: Parameter, table: Tensor, row: Tensor) -> Tensor:
+    width = table.shape[1]
+    which = (row[:, None] * width + torch.arange(width, device=row.device)).reshape(-1)
+    logarithms = gammas(source, count * width, table.reshape(-1), logarithms=True, which=which)
+    return proportions(logarithms.view(count, width), source.compiled)
 
 
 # -- rules of derivatives --------------------------------------------------------------------------

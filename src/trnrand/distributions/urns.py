@@ -130,11 +130,11 @@ def multinomial(
     check_fits(request, trials)
     chances = torch.where(left > 0, weights / left, 0.0)
 
-    def sampler(source: Source, vectors: int, n: Parameter, chances: Tensor) -> Tensor:
+    def sampler(source: Source, vectors: int, n: Parameter, chances: Tensor, row: Tensor) -> Tensor:
         source = source.sized(_COST * vectors * width)
         trials = float64(n, source).expand(vectors)
         firsts = torch.arange(vectors, device=source.device) * width
-        out = conditional_binomials(source, firsts, trials, chances[:, :-1])
+        out = conditional_binomials(source, firsts, trials, chances[row, :-1])
         return torch.cat([out, (trials - out.sum(1))[:, None]], dim=1)
 
     return sampled_vectors(request, sampler, trials, chances)

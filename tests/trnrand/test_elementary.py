@@ -84,6 +84,7 @@ def test_compiled_normals_are_the_same():
 @pytest.mark.parametrize("width", [1, 2, 3, 7, 64, 2500])
 @pytest.mark.parametrize("rows", [1, 31, 1025])
 def test_compiled_proportions_have_the_bits_of_tensors(rows, width):
+    pytest.importorskip("numba")
     x = torch.from_numpy(DRAW.normal(size=(rows, width))) * 300
     assert torch.equal(elementary.proportions(x), elementary.proportions(x, True))
 

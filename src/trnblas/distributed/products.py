@@ -19,7 +19,7 @@ from trnblas.distributed.operands import (
     precision_of,
     split_of,
 )
-from trnblas.distributed.panels import Panel, flipped, panels_of
+from trnblas.distributed.panels import Panel, Panels, flipped, panels_of
 from trnsci.core.arguments import agree
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.distributed.agreement import agreement
@@ -141,10 +141,11 @@ def accumulation(
     shape, ops = request.shape, (request.trans_a, request.trans_b)
     if C is not None and tuple(C.shape) != shape:
         raise ShapeError(f"{function}: C must have shape {shape}, got {tuple(C.shape)}")
-    a, b = (
-        split_of(function, name, x.placements, mesh.ndim, op != "N")
-        for name, x, op in (("A", A, ops[0]), ("B", B, ops[1]))
+    of_a, of_b = (
+        split_of(function, *x, mesh.ndim) for x in (("A", A.placements), ("B", B.placements))
     )
+    a = of_a if ops[0] == "N" else flipped(of_a)
+    b = of_b if ops[1] == "N" else flipped(of_b)
     if placements is None and C is not None:
         placements = C.placements
     wanted = None
@@ -156,8 +157,8 @@ def accumulation(
             f", got {tuple(C.placements)}"
         )
     parts = (
-        applied(ops[0], local_of(function, "A", A)),
-        applied(ops[1], local_of(function, "B", B)),
+        applied(ops[0], local_of(function, "A", A, of_a)),
+        applied(ops[1], local_of(function, "B", B, of_b)),
         None if C is None else local_of(function, "C", C),
     )
     sizes = (shape[0], A.shape[1 if ops[0] == "N" else 0], shape[1])
@@ -208,6 +209,8 @@ class Product:
 
     def __call__(self, A: Tensor, B: Tensor, alpha: Scalar) -> Tensor:
         """Return this rank's part of ``alpha * A @ B``; it is differentiable."""
+        if not torch.is_grad_enabled() or not (A.requires_grad or B.requires_grad):
+            return self.computed(A, B, alpha)
         found: Tensor = _Product.apply(A, B, alpha, self)  # type: ignore[no-untyped-call]
         return found
 
@@ -217,19 +220,19 @@ class Product:
 
     def computed(self, A: Tensor, B: Tensor, alpha: Scalar) -> Tensor:
         """Return this rank's part of ``alpha * A @ B``."""
-        plan, parts, streamed = self.plan, [A, B], panels_of(self.plan).streamed
+        plan, parts, panels = self.plan, [A, B], panels_of(self.plan)
         for operand, found in enumerate(plan.before):
-            for move in found[: len(found) - (operand in streamed)]:
+            for move in found[: len(found) - (operand in panels.streamed)]:
                 parts[operand] = moved(parts[operand], move, plan.shapes[operand], self.ranks)
-        total = self._multiplied(parts, alpha)
+        total = self._multiplied(parts, alpha, panels)
         for move in plan.after:
             total = moved(total, move, plan.shape, self.ranks)
         return total
 
-    def _multiplied(self, parts: list[Tensor], alpha: Scalar) -> Tensor:
+    def _multiplied(self, parts: list[Tensor], alpha: Scalar, received: Panels) -> Tensor:
         """Return the product of matrices of which some are received in panels."""
         plan, precision = self.plan, precision_of(self.level)
-        index, panels = panels_of(plan).index, panels_of(plan).every
+        index, panels = received.index, received.every
         if not index:
             return level3.gemm(alpha, parts[0], parts[1], precision=precision)
         at = [each.rank for each in self.ranks]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate, pairwise
 from math import prod
 from typing import TYPE_CHECKING, Any, TypeGuard
@@ -208,11 +208,9 @@ def dims_of(
         FlagError: There is not one Shard or Replicate for each mesh dimension, or they split a
             dimension that does not exist, or one dimension twice.
     """
-    from torch.distributed.tensor import Placement, Replicate, Shard
-
-    if not isinstance(placements, (list, tuple)) or not all(
-        isinstance(each, Placement) for each in placements
-    ):
+    Placement, Replicate, Shard = _classes()[1:]
+    listed = isinstance(placements, (list, tuple))
+    if not listed or not all([isinstance(each, Placement) for each in placements]):
         raise FlagError(
             f"{function}: {name} must be a list or tuple of placements, got {placements!r}"
         )
@@ -223,17 +221,22 @@ def dims_of(
         )
     found: list[int | None] = []
     for placement in placements:
-        if type(placement) not in (Shard, Replicate):
+        kind = type(placement)
+        if kind is Replicate:
+            found.append(None)
+            continue
+        if kind is not Shard:
             raise FlagError(
                 f"{function}: {name} must be Shard or Replicate along every mesh dimension, got "
                 f"{tuple(placements)}"
             )
-        if isinstance(placement, Shard) and not -ndim <= placement.dim < ndim:
+        dim = placement.dim  # type: ignore[attr-defined]
+        if not -ndim <= dim < ndim:
             raise FlagError(
                 f"{function}: {name} must split dimensions of a tensor of {ndim} dimensions, got "
                 f"{tuple(placements)}"
             )
-        found.append(placement.dim % ndim if isinstance(placement, Shard) else None)
+        found.append(dim % ndim)
     split = [dim for dim in found if dim is not None]
     if len(split) > len(set(split)):
         raise FlagError(
@@ -245,8 +248,7 @@ def dims_of(
 
 def placements_of(split: Sequence[int | None]) -> tuple[Placement, ...]:
     """Return the placements of a tensor whose dimensions are split as by ``dims_of``."""
-    from torch.distributed.tensor import Replicate, Shard
-
+    _, _, Replicate, Shard = _classes()
     return tuple(Replicate() if dim is None else Shard(dim) for dim in split)
 
 
@@ -261,9 +263,15 @@ def is_dtensor(x: Any) -> TypeGuard[DTensor]:
         return False
     if isinstance(x, VirtualTensor):
         return True
-    from torch.distributed.tensor import DTensor
+    return isinstance(x, _classes()[0])
 
-    return isinstance(x, DTensor)
+
+@cache
+def _classes() -> tuple[Any, Any, Any, Any]:
+    """Return DTensor, Placement, Replicate and Shard, imported at the first call."""
+    from torch.distributed.tensor import DTensor, Placement, Replicate, Shard
+
+    return DTensor, Placement, Replicate, Shard
 
 
 def mesh_of(function: str, **operands: Any) -> DeviceMesh:
@@ -280,8 +288,10 @@ def mesh_of(function: str, **operands: Any) -> DeviceMesh:
     raise DTypeError(f"{function}: {' and '.join(operands)} must be {kind}, got {given or None}")
 
 
-def local_of(function: str, name: str, x: Any) -> Tensor:
+def local_of(function: str, name: str, x: Any, dims: Sequence[int | None] | None = None) -> Tensor:
     """Return this rank's part of a DTensor; gradients pass through.
+
+    ``dims`` are those of ``split_dims``, if the caller has them.
 
     Raises:
         DTypeError: ``x`` is not a DTensor.
@@ -289,7 +299,7 @@ def local_of(function: str, name: str, x: Any) -> Tensor:
         ShapeError: The part is not the one of ``torch.chunk``: ``DTensor.from_local`` accepts it,
             but DTensor computes wrong results from it.
     """
-    dims = split_dims(function, name, x)
+    dims = split_dims(function, name, x) if dims is None else dims
     mesh = x.device_mesh
     with torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad):
         local: Tensor = x.to_local()  # an autograd node only where a gradient passes it
@@ -316,9 +326,7 @@ def with_local(
     """Return the DTensor with this local part and global shape; gradients pass through."""
     if isinstance(mesh, VirtualMesh):
         return VirtualTensor.made(local, mesh, placements, shape)
-    from torch.distributed.tensor import DTensor
-
     stride = tuple(prod(shape[at + 1 :]) for at in range(len(shape)))
-    return DTensor.from_local(
+    return _classes()[0].from_local(
         local, mesh, tuple(placements), run_check=False, shape=torch.Size(shape), stride=stride
     )

@@ -3,6 +3,7 @@
     python benchmarks/bench_blas.py              print the table
     python benchmarks/bench_blas.py --cuda       the same on a CUDA device, against torch
     python benchmarks/bench_blas.py --dtype float64 --sizes 256 2048
+    python benchmarks/bench_blas.py --ranks      distributed.gemm on one rank, against DTensor
     python benchmarks/bench_blas.py --record     also append to benchmarks/results/
 
 The baseline of a product is torch's routine with alpha and beta folded in; that of a routine which
@@ -165,6 +166,23 @@ def timings_of(n: int, dtype: torch.dtype, device: str) -> dict[str, dict[str, T
     return found
 
 
+def one_rank_timings(n: int, dtype: torch.dtype) -> dict[str, dict[str, Timing]]:
+    """Return the seconds per call of products of DTensors on a mesh of one rank."""
+    import torch.distributed as dist
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.tensor import Shard, distribute_tensor
+
+    from trnblas import distributed
+
+    if not dist.is_initialized():
+        dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    mesh = init_device_mesh("cpu", (1,))
+    tensors = operands(n, dtype, "cpu")
+    a, b = (distribute_tensor(tensors[name], mesh, [Shard(0)]) for name in "ab")
+    contenders = {"trnblas": lambda: distributed.gemm(1.0, a, b), "DTensor": lambda: a @ b}
+    return {"distributed.gemm": measure(contenders, SMALL_ROUNDS, calls=20)}
+
+
 def row_of(name: str, n: int, timings: dict[str, Timing]) -> Row:
     """Return a row: the ratio to the baseline, or the time added to a small call."""
     ours = timings["trnblas"]
@@ -178,6 +196,7 @@ def main() -> None:
     parser.add_argument("--cuda", action="store_true")
     parser.add_argument("--dtype", choices=["float32", "float64"], default="float32")
     parser.add_argument("--sizes", type=int, nargs="+", default=[SMALL, 256, 1024])
+    parser.add_argument("--ranks", action="store_true")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     device = "cuda" if options.cuda else "cpu"
@@ -187,7 +206,9 @@ def main() -> None:
     )
     rows = []
     for n in options.sizes:
-        for name, timings in timings_of(n, getattr(torch, options.dtype), device).items():
+        dtype = getattr(torch, options.dtype)
+        found = one_rank_timings(n, dtype) if options.ranks else timings_of(n, dtype, device)
+        for name, timings in found.items():
             rows.append(row_of(name, n, timings))
             if options.record:
                 record("blas", f"{name} {n} {options.dtype} {machine}", timings)

@@ -235,7 +235,11 @@ def _computed_alike(
             a, b = a.to(dtype), b.to(dtype)
         each = Product(alpha, a, b, beta, c[0] if c else None, trans_a, trans_b, shape)
         results.append(computed(each, level))
-    return results if len(results) == count else results[0].unbind()
+    if len(results) == count:
+        return results
+    stacked = results[0]
+    # Autograd refuses changes in place of what unbind returns.
+    return [stacked[i] for i in range(count)] if stacked.requires_grad else stacked.unbind()
 
 
 def _largest(product: Product) -> int:

@@ -12,6 +12,7 @@ from each_case import each_case
 from oracles import blas as oracle
 from pairwise import in_turn
 from trnsci.core.errors import DTypeError
+from trnsci.core.testing import random_tensor
 
 from .agreement import FLOATING, INTEGERS, array, assert_agrees, draw
 from .cases import CASES, DIAG, SIDE, TRANS, UPLO, K, M, N, unchanged
@@ -389,3 +390,15 @@ def test_oracle_agrees_with_scipy(uplo):
         oracle.dotc(z[:, 0], z[:, 1]), reference.zdotc(z[:, 0], z[:, 1]), **close
     )
     np.testing.assert_allclose(oracle.asum(z), reference.dzasum(z.ravel()), **close)
+
+
+def test_results_of_a_batch_can_be_changed_in_place_with_gradients():
+    groups = [random_tensor(3, 3, seed=i).requires_grad_() for i in range(4)]
+    found = trnblas.grouped_gemm(1.0, groups, groups)
+    expected = [2 * (x @ x) for x in groups]
+    for result in found:
+        result.mul_(2)
+    for got, want in zip(found, expected, strict=True):
+        torch.testing.assert_close(got, want)
+    sum(x.sum() for x in found).backward()
+    assert all(x.grad.any() for x in groups)

@@ -1,7 +1,7 @@
 """Predicted device time of the suite's kernels next to what hardware allows and to goals.
 
     python benchmarks/bench_device.py                  the sizes with goals, on gen3
-    python benchmarks/bench_device.py --all            also larger and odd sizes
+    python benchmarks/bench_device.py --all            also larger and odd sizes, and other kernels
     python benchmarks/bench_device.py --only fft       problems whose name contains the text
     python benchmarks/bench_device.py --target gen2    another generation; goals are those of gen3
     python benchmarks/bench_device.py --record         write results/device.json, which a test reads
@@ -33,7 +33,7 @@ from runner import RESULTS, show
 from nkisim.files import write_text
 from nkisim.tuning.result import TIE
 
-GROUPS = ("PROBLEMS", "LARGER", "ODD")
+GROUPS = ("PROBLEMS", "LARGER", "ODD", "KERNELS")
 TARGETS = ("gen2", "gen3", "gen4")
 RECORD = RESULTS / "device.json"
 HEADER = ("problem", "us", "bound", "share", "bound by", "span", "goal", "")

@@ -72,7 +72,7 @@ def main() -> None:
 def page(figures: dict[str, Any]) -> str:
     """Return the text of the page."""
     tuned = list(problems(GROUPS[:1]))
-    others = list(problems(GROUPS[1:]))
+    others, kernels = list(problems(GROUPS[1:3])), list(problems(GROUPS[3:]))
     return join(
         [
             "<!-- Written by tools/gen_performance.py from benchmarks/results/device.json. -->",
@@ -106,12 +106,18 @@ def page(figures: dict[str, Any]) -> str:
                 ("problem", *(f"{target}, us" for target in TARGETS), "share on gen3"),
                 [_other(problem, figures[problem.name]) for problem in others],
             ),
+            "## Other kernels",
+            "A size of use for each kernel without a goal.",
+            table(
+                ("problem", *(f"{target}, us" for target in TARGETS), "share on gen3"),
+                [_other(problem, figures[problem.name]) for problem in kernels],
+            ),
             "## Far from the bound",
             f"Problems that reach less than {FAR:.0%} of the bound on gen3: what binds them, and "
             "the assumption that their time depends on most.",
             table(
                 ("problem", "share", "bound by", "assumption"),
-                [row for p in [*tuned, *others] for row in _far(p, figures[p.name]["gen3"])],
+                [row for p in [*tuned, *others, *kernels] for row in _far(p, figures[p.name]["gen3"])],
             ),
         ]
     )

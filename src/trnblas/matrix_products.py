@@ -154,26 +154,49 @@ def _gemm_flops(A: Tensor, B: Tensor, trans_a: str, trans_b: str) -> float:
     return 2.0 * prod(_gemm_shape(A, B, trans_a, trans_b)) * depth
 
 
-def _gemm_launch(
-    launch: Launcher, alpha: float, A: Tensor, B: Tensor, beta: float, C: Tensor | None, *flags: str
+def gemm_launch(
+    launch: Launcher,
+    alpha: float,
+    A: Tensor,
+    B: Tensor,
+    beta: float,
+    C: Tensor | None,
+    trans_a: str,
+    trans_b: str,
+    many: int = 1,
+    wide: bool = False,
 ) -> Tensor:
+    """Return a product by a kernel.
+
+    With ``many`` = 2 the operands and the result are arrays of ``parts`` of complex matrices, and
+    with ``wide`` the result is float32.
+    """
     from trnblas._kernels.batched import batched_gemm
+    from trnblas._kernels.complex_gemm import complex_gemm
     from trnblas._kernels.gemm import gemm
 
-    trans_a, trans_b = flags
-    rows, depth = applied(trans_a, A).shape[-2:]
+    left, right = trans_a != "N", trans_b != "N"
+    rows, depth = A.shape[-2], A.shape[-1] // many
+    if left:
+        rows, depth = A.shape[-1] // many, A.shape[-2]
     blocks = gemm_tiling(
         rows,
-        B.shape[-1 if trans_b == "N" else -2],
+        B.shape[-2] if right else B.shape[-1] // many,
         depth,
         dtype_name(A.dtype),
-        a_layout=layout(trans_a != "N"),
-        b_layout=layout(trans_b == "N"),
+        a_layout=layout(left),
+        b_layout=layout(not right),
         batch=max(x.shape[0] if x.ndim == 3 else 1 for x in (A, B)),
         shared="a" if A.ndim < B.ndim else "b" if B.ndim < A.ndim else "",
+        parts=many,
     ).blocks
-    kernel = gemm if A.ndim == B.ndim == 2 else batched_gemm
-    return launch(kernel, A, B, C, alpha, beta, trans_a != "N", trans_b != "N", blocks)
+    result: Tensor
+    if many == 2:
+        result = launch(complex_gemm, A, B, C, alpha, beta, left, right, wide, blocks)
+    else:
+        kernel = gemm if A.ndim == B.ndim == 2 else batched_gemm
+        result = launch(kernel, A, B, C, alpha, beta, left, right, blocks)
+    return result
 
 
 def _gemm_by_parts(
@@ -185,10 +208,9 @@ def _gemm_by_parts(
     C: Tensor | None,
     *flags: str,
 ) -> Tensor:
-    """Return a product of complex matrices; the parts of A, C and of the result are in place."""
-    left, right = (applied(trans, x) for trans, x in zip(flags, (A, B), strict=True))
+    """Return a product of complex matrices, whose parts are in place for the kernel."""
     added = None if C is None else parts(C)
-    return joined(real(alpha, parts(left), embedded(right), beta, added, "N", "N"))
+    return joined(real(alpha, parts(A), parts(B), beta, added, *flags, 2))
 
 
 def layout(contraction_on_rows: bool) -> Layout:
@@ -251,6 +273,13 @@ def _matrices() -> tuple[Tensor, Tensor]:
     return random_tensor(150, 260), random_tensor(260, 530, seed=1)
 
 
+def _complex_matrices() -> tuple[Tensor, Tensor]:
+    return (
+        random_tensor(70, 130, dtype=torch.complex64),
+        random_tensor(130, 90, dtype=torch.complex64, seed=1),
+    )
+
+
 def _wide_matrices() -> tuple[Tensor, Tensor]:
     """Return matrices in float64 that float32 cannot represent."""
     a, b = random_tensor(150, 260).double(), random_tensor(260, 140, seed=1).double()
@@ -272,7 +301,7 @@ def _float16x3_bound(a: Tensor, b: Tensor) -> float:
 _PRODUCT: dict[str, Any] = {
     "product": _gemm,
     "shape": _gemm_shape,
-    "launch": _gemm_launch,
+    "launch": gemm_launch,
     "by_parts": _gemm_by_parts,
     "pullback": _gemm_pullback,
     "multiply_at": multiply_at,
@@ -293,6 +322,15 @@ GEMM = Update(
             lambda a, b: a.double() @ b.double(),
             "torch in float64",
             product_bound,
+        ),
+        Case(
+            "complex_gemm",
+            "complex GEMM",
+            _complex_matrices,
+            lambda a, b: gemm(1.0, a, b),
+            lambda a, b: a.to(torch.complex128) @ b.to(torch.complex128),
+            "torch in float64",
+            lambda a, b: product_bound(parts(a), embedded(b)),
         ),
         Case(
             "doublefloat_gemm",

@@ -13,7 +13,7 @@ import trnfft.nki
 from trnfft import torch_fft
 from trnfft._library import LIBRARY
 from trnfft._planning.choice import butterfly_constants
-from trnsci.core.evidence import Case, launcher, product_bound
+from trnsci.core.evidence import Case, launcher
 from trnsci.core.testing import random_tensor
 
 __all__ = ["CASES"]
@@ -50,16 +50,6 @@ def _matrices() -> tuple[Tensor, Tensor]:
         random_tensor(70, 130, dtype=torch.complex64),
         random_tensor(130, 90, dtype=torch.complex64, seed=1),
     )
-
-
-def _complex_bound(a: Tensor, b: Tensor) -> float:
-    """Return the bound of a real product with twice the terms: each sum has both parts."""
-    parts = torch.cat([torch.cat([a.real, -a.imag], 1), torch.cat([a.imag, a.real], 1)])
-    return product_bound(parts, torch.cat([b.real, b.imag]))
-
-
-def _rounded(x: Tensor) -> Tensor:
-    return torch.complex(x.real.bfloat16().float(), x.imag.bfloat16().float())
 
 
 def _windowed() -> tuple[Tensor, Tensor]:
@@ -132,33 +122,6 @@ CASES = (
         _stft,
         _TORCH,
         lambda x, window: _PROMISED,
-    ),
-    Case(
-        "complex_gemm",
-        "complex GEMM",
-        _matrices,
-        trnfft.nki.complex_gemm,
-        lambda a, b: _wide(a) @ _wide(b),
-        _TORCH,
-        _complex_bound,
-    ),
-    Case(
-        "complex_gemm_bf16",
-        "complex GEMM of bfloat16",
-        _matrices,
-        trnfft.nki.complex_gemm_bf16,
-        lambda a, b: _wide(_rounded(a)) @ _wide(_rounded(b)),
-        "torch in float64, of rounded operands",
-        lambda a, b: _complex_bound(_rounded(a), _rounded(b)),
-    ),
-    Case(
-        "complex_linear",
-        "complex linear layer",
-        lambda: (_matrices()[0], *(random_tensor(50, 130, seed=seed) for seed in (2, 3))),
-        trnfft.nki.complex_linear,
-        lambda x, re, im: _wide(x) @ torch.complex(re, im).to(torch.complex128).mT,
-        _TORCH,
-        lambda x, re, im: _complex_bound(x, torch.complex(re, im).mT),
     ),
     Case(
         "complex_mask",

@@ -18,6 +18,7 @@ BY_KERNEL = {case.kernel: case for case in CASES}
 SHAPES = {
     "gemm": [(150, 260), (260, 530)],
     "batched_gemm": [(3, 100, 140), (3, 140, 90)],
+    "complex_gemm": [(70, 130), (130, 90)],
     "symm": [(150, 150), (150, 70)],
     "gemmt": [(150, 200), (200, 150)],
     "syrk": [(150, 200)],
@@ -64,7 +65,7 @@ def test_what_torch_gives_is_inside_of_the_bound_and_a_little_more_is_not(case):
     with trnblas.backend("pytorch"):
         got = case.call(*inputs)
     assert relative_error(got, want) <= bound < 1e-3
-    assert want.dtype is torch.float64
+    assert want.dtype is (torch.complex128 if case.kernel == "complex_gemm" else torch.float64)
     assert relative_error(want * (1 + 2 * bound), want) > bound
 
 
@@ -88,6 +89,11 @@ def test_bounds_of_products_are_their_depth_in_roundings_times_their_cancellatio
     inputs = {name: [x.double() for x in BY_KERNEL[name].inputs()] for name in names}
     found = {name: BY_KERNEL[name].bound(*inputs[name]) for name in names}
     wanted = {name: bound(*inputs[name]) for name in ("gemm", "batched_gemm")}
+    a, b = BY_KERNEL["complex_gemm"].inputs()
+    found["complex_gemm"] = BY_KERNEL["complex_gemm"].bound(a, b)
+    # Each part of the result is a real product of twice the depth.
+    real = torch.cat([torch.cat([a.real, -a.imag], 1), torch.cat([a.imag, a.real], 1)])
+    wanted["complex_gemm"] = bound(real.double(), torch.cat([b.real, b.imag]).double())
     a, b = inputs["trmm"]
     wanted["trmm"] = bound(a.triu(), b)
     a, b = inputs["symm"]

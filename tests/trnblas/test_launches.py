@@ -75,7 +75,9 @@ def test_products(launch, cuts, of_a, of_b, a_batch, b_batch, batch, shared):
         "a_layout": "rows" if of_a == "T" else "columns",
         "b_layout": "columns" if of_b == "T" else "rows",
     }
-    assert cuts == [((M, N, K, "float32"), {**layouts, "batch": batch, "shared": shared})]
+    assert cuts == [
+        ((M, N, K, "float32"), {**layouts, "batch": batch, "shared": shared, "parts": 1})
+    ]
 
 
 @pytest.mark.parametrize(("of_a", "of_b"), FLAGS)

@@ -13,7 +13,7 @@ from each_case import each_case
 from oracles.fourier_long import hermitian, image, transform, worst_error
 from pairwise import pairwise
 from trnfft import ComplexTensor
-from trnfft._kernels.complex_gemm_tiling import parts_tiling
+from trnfft._kernels.parts_tiling import parts_tiling
 from trnfft.plan import FFTAlgorithm, FFTPlan, clear_plan_cache, create_plan, plan
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import DTypeError, FlagError, ShapeError

@@ -23,6 +23,7 @@ from torch.nn.functional import pad
 from trnblas._kernels import doublefloat_energy as energy_kernels
 from trnblas._kernels import doublefloat_vectors as vector_kernels
 from trnblas._kernels.bfloat16 import bfloat16_gemm as bfloat16_kernel
+from trnblas._kernels.complex_gemm import complex_gemm as complex_kernel
 from trnblas._kernels.doublefloat import doublefloat_gemm as doublefloat_kernel
 from trnblas._kernels.float16x3 import MOST
 from trnblas._kernels.float16x3 import float16x3_gemm as float16x3_kernel
@@ -55,20 +56,26 @@ from trnsci.core.tiles.tiling_gemm import gemm_tiling
 _MOST_STEPS = 20  # of refinement; each gains a factor of two at least
 
 
-def bfloat16_gemm(launch: Launcher, a: Tensor, b: Tensor, upper: bool) -> Tensor:
+def bfloat16_gemm(launch: Launcher, a: Tensor, b: Tensor, upper: bool, many: int = 1) -> Tensor:
+    # Of complex numbers (``many`` = 2) the operands and the result are arrays of their parts.
     def product(left: Tensor, right: Tensor) -> Tensor:
         count, rows, depth = left.shape
         blocks = gemm_tiling(
             rows,
-            right.shape[2],
-            depth,
+            right.shape[2] // many,
+            depth // many,
             "bfloat16",
             a_layout="columns",
             b_layout="rows",
             batch=count,
+            parts=many,
         ).blocks
-        operands = (x[0] if count == 1 else x for x in (left, right))
-        result: Tensor = launch(bfloat16_kernel, *(x.bfloat16() for x in operands), blocks)
+        operands = [(x[0] if count == 1 else x).bfloat16() for x in (left, right)]
+        result: Tensor
+        if many == 2:
+            result = launch(complex_kernel, *operands, None, 1.0, 0.0, False, False, True, blocks)
+        else:
+            result = launch(bfloat16_kernel, *operands, blocks)
         return result.reshape(count, rows, -1)
 
     return _each_product(product, a, b, upper).to(a.dtype)

@@ -38,15 +38,24 @@ def aligned_batch(in_dims: Sequence[int | None], a: Tensor, b: Tensor) -> tuple[
     return aligned(a, in_dims[0]), aligned(b, in_dims[1])
 
 
+def _by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, *options: Any) -> Tensor:
+    # The triangle of a complex matrix is not a triangle of the real matrix of its parts.
+    *level, upper = options
+    product = joined(real(parts(a), embedded(b), *level, False))
+    return one_triangle(product, True) if upper else product
+
+
 class _Product(Operation):
     """A product A B of a level: linear in both operands, and differentiated at the level."""
 
-    def __init__(self, name: str, **declaration: Any) -> None:
+    def __init__(
+        self, name: str, by_parts: Callable[..., Tensor] = _by_parts, **declaration: Any
+    ) -> None:
         super().__init__(
             LIBRARY,
             name,
             launch=f"trnblas._paths.level_launches:{name}",
-            by_parts=_by_parts,
+            by_parts=by_parts,
             backward=self._gradients,
             linear=(0, 1),
             batched=self._batch,
@@ -73,10 +82,8 @@ class _Product(Operation):
         return self(*aligned_batch(in_dims, a, b), *options), 0
 
 
-def _by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, *options: Any) -> Tensor:
-    # The triangle of a complex matrix is not a triangle of the real matrix of its parts.
-    *level, upper = options
-    product = joined(real(parts(a), embedded(b), *level, False))
+def _bfloat16_by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, upper: bool) -> Tensor:
+    product = joined(real(parts(a), parts(b), False, 2))
     return one_triangle(product, True) if upper else product
 
 
@@ -127,7 +134,9 @@ def _unproved(a: Tensor, b: Tensor, target: float, *rest: Any) -> str:
     return f"an error of {target:.3g} is not proved for a contraction of {depth}"
 
 
-BFLOAT16_GEMM = _Product("bfloat16_gemm", reference=_plain, dtypes=("float32",))
+BFLOAT16_GEMM = _Product(
+    "bfloat16_gemm", by_parts=_bfloat16_by_parts, reference=_plain, dtypes=("float32",)
+)
 FLOAT16X3_GEMM = _Product("float16x3_gemm", reference=_plain, dtypes=("float32",))
 DOUBLEFLOAT_GEMM = _Product(
     "doublefloat_gemm",

@@ -9,10 +9,43 @@ from torch import Tensor
 
 from trnblas._paths.level_launches import doublefloat_gemm, doublefloat_mp2_energy
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
+from trnblas.matrix_products import gemm_launch
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.pair_energies import orbitals_at_once
 
-__all__ = ["MOST_DEPTH", "doublefloat_energy", "doublefloat_product", "orbitals_at_once"]
+__all__ = [
+    "MOST_DEPTH",
+    "complex_product",
+    "doublefloat_energy",
+    "doublefloat_product",
+    "orbitals_at_once",
+]
+
+
+def complex_product(
+    launch: Launcher,
+    a: Tensor,
+    b: Tensor,
+    c: Tensor | None = None,
+    *,
+    transposed: bool = False,
+    wide: bool = False,
+) -> Tensor:
+    """Return ``a @ b + c`` of complex matrices as parts in a last dimension of two.
+
+    Args:
+        launch: Launcher of the calling operation.
+        a: (m, k, 2), in float32 or 16 bits as all operands.
+        b: (k, n, 2), or (n, k, 2) with ``transposed``.
+        c: (n, 2), added to every row; or None.
+        transposed: Whether b is passed transposed.
+        wide: Whether the result is float32, without rounding the sums to the dtype of ``a``.
+    """
+    added = None if c is None else c.reshape(1, -1)
+    beta, trans = 0.0 if c is None else 1.0, "T" if transposed else "N"
+    left, right = a.flatten(-2), b.flatten(-2)
+    result = gemm_launch(launch, 1.0, left, right, beta, added, "N", trans, 2, wide)
+    return result.reshape(result.shape[0], -1, 2)
 
 
 def doublefloat_product(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ Layout   x as batch x N in separate parts; W as N x N in separate parts, from ``
 Limits   batch and N at least 1, N up to ``LARGEST_N``, for accuracy; float32 or bfloat16, x and W
          of one dtype (bfloat16 with ``wide=True`` in the plan). The cost does not depend on the
          factors of N.
-Cost     as ``complex_gemm`` with M = batch, K = N = N; half of it if x is real. W is read once and
+Cost     as a complex product with M = batch, K = N = N; half of it if x is real. W is read once and
          resident: 12 N**2 bytes on chip in float32, which fits up to N = 1024 on every generation
 Lever    all work is on the Tensor engine; both parts of the result come from one product per part
          of x, accumulated in PSUM
@@ -13,7 +13,7 @@ Lever    all work is on the Tensor engine; both parts of the result come from on
 
 from __future__ import annotations
 
-from trnfft._kernels.complex_gemm_parts import PartsProduct, multiply_parts, new_outputs
+from trnfft._kernels.parts_product import PartsProduct, multiply_parts, new_outputs
 from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks

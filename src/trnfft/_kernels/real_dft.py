@@ -12,7 +12,7 @@ Lever    as ``dft``; the two parts of a spectrum share the stationary tile of th
 
 from __future__ import annotations
 
-from trnfft._kernels.complex_gemm_parts import PartsProduct, multiply_parts, new_outputs
+from trnfft._kernels.parts_product import PartsProduct, multiply_parts, new_outputs
 from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks

@@ -13,7 +13,7 @@ Lever    the window is free, and frames exist on chip only: a DMA whose stride i
 
 from __future__ import annotations
 
-from trnfft._kernels.complex_gemm_parts import Frames, PartsProduct, multiply_parts, new_outputs
+from trnfft._kernels.parts_product import Frames, PartsProduct, multiply_parts, new_outputs
 from trnsci.core.nki import nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks

@@ -11,14 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft._kernels import bluestein, complex_gemm_tiling, dft, four_step, linear, mask
-from trnfft._kernels import complex_gemm as gemm_kernels
+from trnblas.nki.launches import complex_product
+from trnfft._kernels import bluestein, dft, four_step, mask
 from trnfft._kernels import n_d as n_d_kernels
 from trnfft._kernels import real_dft as real_kernels
 from trnfft._kernels import stacked as stacked_kernels
 from trnfft._kernels import stacked_image as image_kernels
 from trnfft._kernels import stft as stft_kernels
 from trnfft._kernels import two_d as two_d_kernels
+from trnfft._kernels.parts_tiling import parts_tiling
 from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry
 from trnfft._paths.interleaved import resized
 from trnfft._paths.precision import operand_dtype
@@ -27,8 +28,6 @@ from trnfft._planning.recipe import FFTAlgorithm, Recipe, recipe
 from trnfft._planning.tables import constants, frame_matrices
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.numbers.conversions import dtype_name
-
-_tiling = complex_gemm_tiling.parts_tiling
 
 
 def transform(
@@ -58,10 +57,10 @@ def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: Rec
     first, second = constants(chosen, launch.path, dtype)
     if chosen.form == "hermitian":
         im = torch.zeros_like(re) if im is None else im
-        blocks = _tiling(batch, n, (n + 1) // 2, name, outs=1, wide=wide).blocks
+        blocks = parts_tiling(batch, n, (n + 1) // 2, name, outs=1, wide=wide).blocks
         return launch(real_kernels.irfft, re, im, first, second, blocks)
     bins = first.shape[1]
-    blocks = _tiling(batch, bins, n, name, lefts=1 if im is None else 2, wide=wide).blocks
+    blocks = parts_tiling(batch, bins, n, name, lefts=1 if im is None else 2, wide=wide).blocks
     if chosen.form == "half":
         return _joined(launch(real_kernels.rfft, re, first, second, blocks))
     return _joined(launch(dft.dft, re, im, first, second, blocks))
@@ -101,7 +100,7 @@ def short_time(
     first, second = frame_matrices(window, onesided, scale, launch.path, dtype)
     re, im = _parts(x.to(dtype), is_complex)
     frames = stft_kernels.frame_count(x.shape[1], n_fft, hop)
-    blocks = _tiling(
+    blocks = parts_tiling(
         x.shape[0] * frames,
         first.shape[1],
         n_fft,
@@ -113,30 +112,15 @@ def short_time(
 
 
 def complex_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
-    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], dtype_name(a.dtype)).blocks
-    operands = *_parts(a, True), *_parts(b, True)
-    return _joined(launch(gemm_kernels.complex_gemm, *operands, blocks))
+    return complex_product(launch, a, b)
 
 
 def complex_gemm_bf16(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
-    name = dtype_name(torch.bfloat16)
-    blocks = _tiling(a.shape[0], b.shape[1], a.shape[1], name, wide=True).blocks
-    operands = *_parts(a.bfloat16(), True), *_parts(b.bfloat16(), True)
-    return _joined(launch(gemm_kernels.complex_gemm_bf16, *operands, blocks)).to(a.dtype)
+    return complex_product(launch, a.bfloat16(), b.bfloat16(), wide=True).to(a.dtype)
 
 
 def complex_linear(launch: Launcher, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    blocks = _tiling(
-        x.shape[0],
-        weight.shape[0],
-        x.shape[1],
-        dtype_name(x.dtype),
-        bias=bias is not None,
-        right_layout="columns",
-    ).blocks
-    added = (None, None) if bias is None else _parts(bias, True)
-    operands = *_parts(x, True), *_parts(weight, True), *added
-    return _joined(launch(linear.complex_linear, *operands, blocks))
+    return complex_product(launch, x, weight, bias, transposed=True)
 
 
 def complex_mask(launch: Launcher, mask_: Tensor, spectrum: Tensor) -> Tensor:

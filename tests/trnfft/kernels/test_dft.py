@@ -16,9 +16,9 @@ from oracles.fourier_kernels import (
     relative_error,
 )
 from pairwise import in_turn
-from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft._kernels.dft import LARGEST_N, dft
 from trnfft._kernels.dft_constants import dft_constants
+from trnfft._kernels.parts_tiling import parts_tiling
 
 from ...trnblas.kernels.harness_products import DTYPES, Count, run, values
 

@@ -14,9 +14,9 @@ from oracles.fourier_kernels import (
     relative_error,
 )
 from pairwise import pairwise
-from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft._kernels.dft import dft
 from trnfft._kernels.dft_constants import irfft_constants, rfft_constants
+from trnfft._kernels.parts_tiling import parts_tiling
 from trnfft._kernels.real_dft import irfft, rfft
 
 from ...trnblas.kernels.harness_products import DTYPES, Count, run, values

@@ -14,8 +14,8 @@ from oracles.fourier_kernels import (
     frames,
     relative_error,
 )
-from trnfft._kernels.complex_gemm_tiling import parts_tiling
 from trnfft._kernels.dft_constants import stft_constants
+from trnfft._kernels.parts_tiling import parts_tiling
 from trnfft._kernels.stft import frame_count, stft
 
 from ...trnblas.kernels.harness_products import DTYPES, Count, run, values

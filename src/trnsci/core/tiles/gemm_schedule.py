@@ -18,6 +18,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trnsci.core.nki import nisa, nl
+from trnsci.core.tiles.complex_panels import load_numbers, of_left, of_right, transpose_numbers
 from trnsci.core.tiles.gemm_tiles import (
     Tile,
     finish,
@@ -37,6 +38,8 @@ from trnsci.core.tiles.tiling import Blocks, column_start, column_tiles
 class Product(NamedTuple):
     """A matrix product, or a batch of them; a 2-D operand is shared by the whole batch.
 
+    Complex matrices are arrays of twice as many columns, with the parts of a number as neighbours.
+
     Attributes:
         out: Result in HBM.
         a: Left operand.
@@ -47,6 +50,7 @@ class Product(NamedTuple):
         a_layout: Position of the contraction in ``a``.
         b_layout: Position of the contraction in ``b``.
         between: Whether ``out``, ``a`` and ``b`` have the batch between rows and columns.
+        parts: Parts of a number: 2 if ``out``, ``a``, ``b`` and ``c`` are complex.
     """
 
     out: Tile
@@ -58,6 +62,7 @@ class Product(NamedTuple):
     a_layout: str
     b_layout: str
     between: tuple[bool, bool, bool] = (False, False, False)
+    parts: int = 1
 
 
 def multiply_all(p: Product, blocks: Blocks) -> None:
@@ -76,17 +81,15 @@ def multiply_all(p: Product, blocks: Blocks) -> None:
         p = Product(out, p.b, p.a, c, p.alpha, p.beta, p.b_layout, p.a_layout, between)
         rows, columns = columns, rows
     else:
-        p = Product(p.out, p.a, p.b, c, p.alpha, p.beta, p.a_layout, p.b_layout, p.between)
+        p = Product(p.out, p.a, p.b, c, p.alpha, p.beta, p.a_layout, p.b_layout, p.between, p.parts)
     first, second = matrix_shape(p.a, p.between[1])
-    depth = second if p.a_layout == "columns" else first
+    depth = second // p.parts if p.a_layout == "columns" else first
     count = 1
     if len(p.out.shape) == 3:
         count = p.out.shape[1] if p.between[0] else p.out.shape[0]
     if blocks.matrices > 0:
-        multiply_groups(
-            (p.out, p.a, p.b, p.c), (p.a_layout, p.b_layout), p.between, (p.alpha, p.beta), blocks
-        )
-    elif blocks.depth_tiles * TILE >= depth:
+        multiply_groups(p, blocks, depth, count)
+    elif blocks.depth_tiles // p.parts * TILE >= depth:
         with_resident_operand(p, blocks, rows, columns, depth, count)
     else:
         with_resident_result(p, blocks, rows, columns, depth, count)
@@ -125,6 +128,28 @@ def loaded(x: Tile, layout: str, k0: int, k1: int, c0: int, c1: int, blocks: Blo
     return panel
 
 
+def left_panels(
+    p: Product, s: int, k0: int, k1: int, m0: int, m1: int, blocks: Blocks
+) -> list[Tile]:
+    """Return the panels of rows of the s-th left operand, one for each part of its numbers."""
+    x = slice_of(p.a, s, p.between[1])
+    if p.parts == 1:
+        return [loaded(x, p.a_layout, k0, k1, m0, m1, blocks)]
+    return of_left(load_numbers(x, p.a_layout, k0, k1, m0, m1, blocks.stage_tiles))
+
+
+def right_panels(
+    p: Product, s: int, k0: int, k1: int, n0: int, n1: int, blocks: Blocks
+) -> list[Tile]:
+    """Return the panels of columns of the s-th right operand, in the order of ``row_sums``."""
+    x = slice_of(p.b, s, p.between[2])
+    if p.parts == 1:
+        return [loaded(x, p.b_layout, k0, k1, n0, n1, blocks)]
+    return of_right(
+        load_numbers(x, p.b_layout, k0, k1, n0 // 2, n1 // 2, blocks.stage_tiles), k1 - k0
+    )
+
+
 def with_resident_operand(
     p: Product, blocks: Blocks, rows: int, columns: int, depth: int, count: int
 ) -> None:
@@ -136,7 +161,7 @@ def with_resident_operand(
     shared = len(p.a.shape if a_stays else p.b.shape) == 2
     outer = row_blocks if a_stays else column_blocks
     inner = column_blocks if a_stays else row_blocks
-    left, right = None, None
+    left, right = [], []
     # A block of a shared operand is used for the whole batch before the next block is loaded.
     for x in range(outer if shared else count):
         for y in range(count if shared else outer):
@@ -148,19 +173,15 @@ def with_resident_operand(
                 n0, n1 = column_start(t0, columns), column_start(t1, columns)
                 arrives = z == 0 and (not shared or s == 0)
                 if arrives or not a_stays:
-                    left = loaded(
-                        slice_of(p.a, s, p.between[1]), p.a_layout, 0, depth, m0, m1, blocks
-                    )
+                    left = left_panels(p, s, 0, depth, m0, m1, blocks)
                 if arrives or a_stays:
-                    right = loaded(
-                        slice_of(p.b, s, p.between[2]), p.b_layout, 0, depth, n0, n1, blocks
-                    )
+                    right = right_panels(p, s, 0, depth, n0, n1, blocks)
                 out, c = slice_of(p.out, s, p.between[0]), slice_of(p.c, s, False)
                 for m in range(m0, m1, TILE):
                     for t in range(t0, t1, blocks.group):
                         starts = group_starts(t, min(t + blocks.group, t1), columns, n0)
                         mw = min(TILE, m1 - m)
-                        sums = row_sums([left], [right], 0, depth, m - m0, mw, starts, None)
+                        sums = row_sums(left, right, 0, depth, m - m0, mw, starts, None)
                         store_tiles(out, c, m, n0, starts, sums, p.alpha, p.beta)
 
 
@@ -191,45 +212,32 @@ def result_block(
     """Compute rows ``m0`` to ``m1`` of the column tiles ``t0`` to ``t1``."""
     n0, n1 = column_start(t0, columns), column_start(t1, columns)
     totals = new_totals(m1 - m0, n1 - n0, True)
-    step = blocks.depth_tiles * TILE
+    step = blocks.depth_tiles // p.parts * TILE
     for k0 in range(0, depth, step):
         k1 = min(k0 + step, depth)
-        left = loaded(slice_of(p.a, s, p.between[1]), p.a_layout, k0, k1, m0, m1, blocks)
-        right = loaded(slice_of(p.b, s, p.between[2]), p.b_layout, k0, k1, n0, n1, blocks)
+        left = left_panels(p, s, k0, k1, m0, m1, blocks)
+        right = right_panels(p, s, k0, k1, n0, n1, blocks)
         for m in range(m0, m1, TILE):
             for t in range(t0, t1, blocks.group):
                 starts = group_starts(t, min(t + blocks.group, t1), columns, n0)
                 mw = min(TILE, m1 - m)
-                sums = row_sums([left], [right], k0, k1, m - m0, mw, starts, totals)
+                sums = row_sums(left, right, k0, k1, m - m0, mw, starts, totals)
                 if k1 == depth:
                     out, c = slice_of(p.out, s, p.between[0]), slice_of(p.c, s, False)
                     store_tiles(out, c, m, n0, starts, sums, p.alpha, p.beta)
 
 
-def multiply_groups(
-    operands: tuple[Tile, Tile, Tile, Tile | None],
-    layouts: tuple[str, str],
-    between: tuple[bool, bool, bool],
-    scales: tuple[float, float],
-    blocks: Blocks,
-) -> None:
-    """Compute all products of a batch, in groups of ``blocks.matrices``.
+def multiply_groups(p: Product, blocks: Blocks, depth: int, count: int) -> None:
+    """Compute all ``count`` products of a batch, in groups of ``blocks.matrices``.
 
-    Args:
-        operands: The result, both operands and the addend, of which a 2-D one is added to all.
-        layouts: Position of the contraction in both operands.
-        between: Whether result and operands have the batch between rows and columns.
-        scales: alpha and beta.
-        blocks: Block sizes.
+    Of the addend, a 2-D one is added to all products.
     """
-    out, a, b, c = operands
-    count = out.shape[1] if between[0] else out.shape[0]
+    out, c, between = p.out, p.c, p.between
+    rows, columns = matrix_shape(out, between[0])
     for first in range(0, count, blocks.matrices):
         matrices = min(blocks.matrices, count - first)
-        left = panels(a, layouts[0], between[1], first, matrices)
-        right = panels(b, layouts[1], between[2], first, matrices)
-        depth = a.shape[0 if between[1] else 1] if layouts[0] == "rows" else a.shape[2]
-        rows, columns = out.shape[0 if between[0] else 1], out.shape[2]
+        left = panels(p.a, p.a_layout, between[1], first, matrices, p.parts)
+        right = panels(p.b, p.b_layout, between[2], first, matrices, p.parts)
         done = new_tiles(out, between[0], matrices)
         if c is not None:
             if len(c.shape) == 3:
@@ -241,15 +249,17 @@ def multiply_groups(
                         nisa.dma_copy(dst=done[0:mw, s, m // TILE, 0:columns], src=c[m : m + mw])
         tiles = column_tiles(columns)
         for s in range(matrices):
+            lefts, rights = [left[0:TILE, s]], [right[0:TILE, s]]
+            if p.parts == 2:
+                lefts, rights = of_left(lefts[0]), of_right(rights[0], depth)
             for m in range(0, rows, TILE):
                 mw = min(TILE, rows - m)
                 for t in range(0, tiles, blocks.group):
                     starts = group_starts(t, min(t + blocks.group, tiles), columns, 0)
-                    lefts = [left[0:TILE, s]]
-                    sums = row_sums(lefts, [right[0:TILE, s]], 0, depth, m, mw, starts, None)
+                    sums = row_sums(lefts, rights, 0, depth, m, mw, starts, None)
                     for j in range(len(sums)):
                         part = done[0:mw, s, m // TILE, starts[j] : starts[j + 1]]
-                        finish(part, sums[j], scales[0], scales[1], c is not None)
+                        finish(part, sums[j], p.alpha, p.beta, c is not None)
         move(done, out, between[0], first, matrices, False)
 
 
@@ -260,19 +270,22 @@ def new_tiles(x: Tile, between: bool, matrices: int) -> Tile:
     return nl.ndarray((TILE, matrices, tiles, columns), dtype=x.dtype, buffer=nl.sbuf)
 
 
-def panels(x: Tile, layout: str, between: bool, first: int, matrices: int) -> Tile:
+def panels(x: Tile, layout: str, between: bool, first: int, matrices: int, parts: int) -> Tile:
     """Return the panels of matrices of a batch, (128, matrices, tiles, columns)."""
     stored = new_tiles(x, between, matrices)
     move(stored, x, between, first, matrices, True)
     if layout == "rows":
         return stored
-    rows, depth = x.shape[0 if between else 1], x.shape[2]
-    tiles = (depth + TILE - 1) // TILE
-    turned = nl.ndarray((TILE, matrices, tiles, rows), dtype=x.dtype, buffer=nl.sbuf)
+    rows, depth = matrix_shape(x, between)
+    tiles = (depth // parts + TILE - 1) // TILE
+    turned = nl.ndarray((TILE, matrices, tiles, parts * rows), dtype=x.dtype, buffer=nl.sbuf)
     for s in range(matrices):
         for m in range(0, rows, TILE):
-            mw = min(TILE, rows - m)
-            transpose_tiles(turned[0:TILE, s], 0, m, stored[0:mw, s, m // TILE, 0:depth])
+            strip = stored[0 : min(TILE, rows - m), s, m // TILE, 0:depth]
+            if parts == 1:
+                transpose_tiles(turned[0:TILE, s], 0, m, strip)
+            else:
+                transpose_numbers(turned[0:TILE, s], 0, m, strip)
     return turned
 
 

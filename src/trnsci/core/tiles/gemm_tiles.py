@@ -217,13 +217,18 @@ def store_tiles(
 ) -> None:
     """Finish neighbouring tiles of one row of tiles and store them with one DMA.
 
-    ``starts`` counts from column ``n0`` of ``out``; ``c`` is None when nothing is added.
+    ``starts`` counts from column ``n0`` of ``out``. ``c`` is None when nothing is added; a single
+    row of it is added to all rows.
     """
     mw = sums[0].shape[0]
     first, last = starts[0], starts[len(starts) - 1]
     row = nl.ndarray((mw, last - first), dtype=out.dtype, buffer=nl.sbuf)
     if c is not None:
-        nisa.dma_copy(dst=row, src=c[m : m + mw, n0 + first : n0 + last])
+        if c.shape[0] < out.shape[0]:
+            src = c.ap(pattern=[[0, mw], [1, last - first]], offset=n0 + first)
+        else:
+            src = c[m : m + mw, n0 + first : n0 + last]
+        nisa.dma_copy(dst=row, src=src)
     for j in range(len(sums)):
         part = row[0:mw, starts[j] - first : starts[j + 1] - first]
         finish(part, sums[j], alpha, beta, c is not None)

@@ -55,13 +55,15 @@ class Problem:
     """One product, or a batch of them.
 
     Attributes:
-        rows, columns, depth: M, N and K.
+        rows, columns, depth: M, N and K of real numbers: 2 N and 2 K for complex matrices.
         dtype: Dtype of the operands and the result.
         generation: The generation whose times it is planned for.
         a_layout, b_layout: Position of the contraction in the operands.
         batch: Number of products.
         shared: ``"a"`` or ``"b"`` when the batch has one such operand, else empty.
         stated: Whether the generation was stated; if not, the tiling has to fit every generation.
+        parts: Parts of a number: 2 for complex matrices, whose kernel loads K rows of B and makes
+            the other K on chip.
     """
 
     rows: int
@@ -74,6 +76,12 @@ class Problem:
     batch: int = 1
     shared: str = ""
     stated: bool = True
+    parts: int = 1
+
+    @property
+    def depth_tiles(self) -> int:
+        """Tiles of the contraction; each holds one part of its numbers."""
+        return self.parts * row_tiles(self.depth // self.parts)
 
     @property
     def core(self) -> Core:
@@ -107,6 +115,7 @@ def gemm_tiling(
     b_layout: Layout = "rows",
     batch: int = 1,
     shared: str = "",
+    parts: int = 1,
 ) -> Tiling:
     """Return the blocks for ``rows x depth`` times ``depth x columns``.
 
@@ -125,6 +134,8 @@ def gemm_tiling(
             ``"columns"`` when it is passed transposed.
         batch: Number of products.
         shared: The operand that the whole batch shares, if any.
+        parts: 2 for complex matrices, whose parts have this dtype; else 1. Depth tiles and column
+            tiles of the blocks count both parts.
 
     Raises:
         ValueError: A size is below 1, or the dtype or the generation is not known.
@@ -136,13 +147,13 @@ def gemm_tiling(
         )
     if dtype not in ITEMSIZE:
         raise FlagError(f"gemm_tiling: dtype {dtype!r}, accepted: {', '.join(ITEMSIZE)}")
-    if columns == 1 and rows > 1:
+    if columns == parts == 1 and rows > 1:
         rows, columns, a_layout, b_layout = columns, rows, b_layout, a_layout
         shared = {"a": "b", "b": "a"}.get(shared, "")
     problem = Problem(
         rows,
-        columns,
-        depth,
+        parts * columns,
+        parts * depth,
         dtype,
         resolve_generation(generation),
         a_layout,
@@ -150,6 +161,7 @@ def gemm_tiling(
         batch,
         shared,
         generation_stated(generation),
+        parts,
     )
     return _chosen(problem)
 
@@ -179,7 +191,7 @@ def _overlap(blocks: Blocks) -> int:
 def cuts(problem: Problem) -> Iterator[tuple[Blocks, int]]:
     """Yield tilings, each with two buffers and with one; most of them fit."""
     m, n = row_tiles(problem.rows), column_tiles(problem.columns)
-    k = row_tiles(problem.depth)
+    k = problem.depth_tiles
     for rows in splits(m):
         for columns in _STREAMED_COLUMN_TILES:
             blocks = _blocks(problem, rows, min(columns, n), k, "a")
@@ -227,7 +239,7 @@ def _in_groups(problem: Problem) -> Tiling | None:
     groups = -(-problem.batch // min(matrices, round(1.5 * problem.batch**0.5)))
     matrices = -(-problem.batch // groups)
     rows, columns = row_tiles(problem.rows), column_tiles(problem.columns)
-    blocks = _blocks(problem, rows, columns, row_tiles(problem.depth), "b")
+    blocks = _blocks(problem, rows, columns, problem.depth_tiles, "b")
     return price(problem, blocks._replace(matrices=matrices), 2)
 
 
@@ -254,9 +266,10 @@ def stage_tiles(depth: int, itemsize: int) -> int:
 
 def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
     """Return a tiling with its memory use and cost."""
-    core, size, batch = problem.core, problem.itemsize, problem.batch
+    core, size, batch, parts = problem.core, problem.itemsize, problem.batch, problem.parts
     m, n, k = problem.rows, problem.columns, problem.depth
-    mt, nt, kt = row_tiles(m), column_tiles(n), row_tiles(k)
+    mt, nt, kt = row_tiles(m), column_tiles(n), problem.depth_tiles
+    b_tiles, b_elements = row_tiles(n // parts), k * n // parts
     row_blocks, column_blocks = -(-mt // blocks.row_tiles), -(-nt // blocks.column_tiles)
     depth_blocks = -(-kt // blocks.depth_tiles)
     a_reads, b_reads = batch * column_blocks, batch * row_blocks
@@ -268,7 +281,7 @@ def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
         reads * tiles * kt if layout != "rows" else 0
         for reads, tiles, layout in (
             (a_reads, mt, problem.a_layout),
-            (b_reads, row_tiles(n), problem.b_layout),
+            (b_reads, b_tiles, problem.b_layout),
         )
     ]
     passes = 4 if size == 4 else 1
@@ -279,8 +292,13 @@ def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
     on_tensor = core.transposes_on_tensor
     group_width = _width(n, nt, blocks.group)
     loads = (
-        (a_reads * m * k, problem.a_layout, a_reads * kt * row_blocks, a_reads * mt),
-        (b_reads * k * n, problem.b_layout, b_reads * kt * column_blocks, b_reads * row_tiles(n)),
+        (a_reads * m * k, problem.a_layout, a_reads * kt // parts * row_blocks, a_reads * mt),
+        (
+            b_reads * b_elements,
+            problem.b_layout,
+            b_reads * kt // parts * column_blocks,
+            b_reads * b_tiles,
+        ),
     )
     dma_ns = _dma_ns(core, batch * m * n * size, batch * mt * -(-n // group_width))
     groups = -(-batch // blocks.matrices) if blocks.matrices else 0
@@ -289,7 +307,7 @@ def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
     for elements, layout, straight, strips in loads:
         staged = strips * -(-kt // blocks.stage_tiles)
         if groups:
-            extent = k if layout == "rows" else elements // (batch * k)
+            extent = k // parts if layout == "rows" else elements // (batch * k)
             straight = staged = groups * _transfers(extent)
         dma_ns += _dma_ns(core, elements * size, straight if layout == "rows" else staged)
     return Tiling(
@@ -299,7 +317,7 @@ def price(problem: Problem, blocks: Blocks, buffers: int) -> Tiling:
         buffers=buffers,
         sbuf_bytes=_sbuf_bytes(problem, blocks, buffers),
         psum_banks=2 * blocks.group + (2 if problem.transposed and on_tensor else 0),
-        hbm_bytes=size * (a_reads * m * k + b_reads * k * n + batch * m * n),
+        hbm_bytes=size * (a_reads * m * k + b_reads * b_elements + batch * m * n),
         products=batch * mt * nt * kt,
         transposes=sum(transposes),
         tensor_ns=tensor_cycles / core.tensor_ghz + (transposing if on_tensor else 0),
@@ -334,7 +352,7 @@ def _sbuf_bytes(problem: Problem, blocks: Blocks, buffers: int) -> int:
     a_panel, b_panel = (blocks.depth_tiles * extent * size for extent in (rows, width))
     total = a_panel + b_panel
     whole = blocks.row_tiles >= row_tiles(problem.rows) and blocks.column_tiles >= nt
-    if blocks.depth_tiles < row_tiles(problem.depth):
+    if blocks.depth_tiles < problem.depth_tiles:
         total = buffers * total + blocks.row_tiles * width * 4
     elif not (whole and problem.batch == 1):
         total += (buffers - 1) * (b_panel if blocks.resident == "a" else a_panel)
@@ -347,12 +365,12 @@ def _sbuf_bytes(problem: Problem, blocks: Blocks, buffers: int) -> int:
 
 def _held(problem: Problem) -> list[int]:
     """Return elements per partition of a whole result, and of operands as loaded and transposed."""
-    m, n, k = problem.rows, problem.columns, problem.depth
-    held = [row_tiles(m) * n, row_tiles(k) * m, row_tiles(k) * n]
+    m, n, k, kt = problem.rows, problem.columns, problem.depth, problem.depth_tiles
+    held = [row_tiles(m) * n, kt * m, kt * n]
     if problem.a_layout != "rows":
         held.append(row_tiles(m) * k)
     if problem.b_layout != "rows":
-        held.append(row_tiles(n) * k)
+        held.append(row_tiles(n // problem.parts) * k)
     return held
 
 

@@ -1,5 +1,7 @@
 """Products of matrices given as real and imaginary parts, shared by all matrix transforms.
 
+Products of two complex matrices with no more to them are those of trnblas.
+
 Layout   the contraction on partitions. A complex right operand is one SBUF panel with the columns
          ``[-B_im | B_re | B_im]``: its first two thirds multiply A_im, its last two A_re, and each
          product gives adjacent real and imaginary columns of the result, in one PSUM bank for up
@@ -17,11 +19,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnfft._kernels.complex_gemm_tiling import column_step
+from trnfft._kernels.parts_tiling import column_step
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import (
     Tile,
-    extents,
     finish,
     group_starts,
     load_panel,
@@ -55,9 +56,7 @@ class PartsProduct(NamedTuple):
     Attributes:
         outs: One or two results in HBM, rows x columns.
         lefts: One or two parts, rows x contraction, or signals x samples with ``frames``.
-        rights: Two parts.
-        right_layout: ``"rows"`` for contraction x columns, ``"columns"`` for columns x contraction.
-        biases: Vectors added to every row of each output, columns each; or None.
+        rights: Two parts, contraction x columns.
         frames: Layout of the rows if the left parts are frames, else None.
         packed: Whether the left parts are half a spectrum. Column 0 of the imaginary part is then
             unused; it is replaced by the last column of the real part, if that is beyond the
@@ -67,8 +66,6 @@ class PartsProduct(NamedTuple):
     outs: list[Tile]
     lefts: list[Tile]
     rights: list[Tile]
-    right_layout: str = "rows"
-    biases: list[Tile] | None = None
     frames: Frames | None = None
     packed: bool = False
 
@@ -88,7 +85,7 @@ def multiply_parts(p: PartsProduct, blocks: Blocks) -> None:
     other are streamed. Otherwise a float32 block of the result is resident and both are streamed.
     """
     rows, columns = p.outs[0].shape
-    depth = extents(p.rights[0], p.right_layout)[0]
+    depth = p.rights[0].shape[0]
     row_step = blocks.row_tiles * TILE
     width = column_step(columns, len(p.outs), blocks.column_tiles)
     # The plan counts the contraction over all left parts, concatenated.
@@ -129,17 +126,16 @@ def multiply_block(
     m0, m1 = row_range
     n0, n1 = column_range
     k0, k1 = depth_range
-    last = k1 == extents(p.rights[0], p.right_layout)[0]
+    last = k1 == p.rights[0].shape[0]
     extent = len(p.outs) * (n1 - n0)
     tiles = column_tiles(extent)
-    bias = broadcast_biases(p, n0, n1) if last else None
     for m in range(m0, m1, TILE):
         mw = min(TILE, m1 - m)
         for t in range(0, tiles, blocks.group):
             starts = group_starts(t, min(t + blocks.group, tiles), extent, 0)
             sums = row_sums(lefts, rights, k0, k1, m - m0, mw, starts, totals)
             if last:
-                store_parts(p.outs, m, n0, n1, starts, sums, bias)
+                store_parts(p.outs, m, n0, n1, starts, sums)
 
 
 def left_panels(p: PartsProduct, k0: int, k1: int, m0: int, m1: int, blocks: Blocks) -> list[Tile]:
@@ -200,7 +196,7 @@ def stage_packed(staged: Tile, p: PartsProduct, r: int, k: int) -> None:
     if first < kw:
         nisa.dma_copy(dst=staged[0:rw, first:kw], src=imaginary[r : r + rw, k + first : k + kw])
     if k == 0:
-        depth = extents(p.rights[0], p.right_layout)[0]
+        depth = p.rights[0].shape[0]
         if depth < real.shape[1]:
             nisa.dma_copy(dst=staged[0:rw, 0:1], src=real[r : r + rw, depth : depth + 1])
         else:
@@ -215,7 +211,7 @@ def right_panels(p: PartsProduct, k0: int, k1: int, n0: int, n1: int, blocks: Bl
         for x in range(len(p.rights)):
             part = p.rights[len(p.rights) - 1 - x]
             panel = new_panel(part, k0, k1, n0, n1)
-            load_panel(panel, part, p.right_layout, k0, k1, n0, n1, blocks.stage_tiles)
+            load_panel(panel, part, "rows", k0, k1, n0, n1, blocks.stage_tiles)
             separate.append(panel)
         return separate
     skipped = len(p.lefts) - 1  # a real left operand does not need the negated part
@@ -224,7 +220,7 @@ def right_panels(p: PartsProduct, k0: int, k1: int, n0: int, n1: int, blocks: Bl
     for x in range(2):
         c = (skipped + x) * w
         part = panel[0:TILE, 0:tiles, c : c + w]
-        load_panel(part, p.rights[x], p.right_layout, k0, k1, n0, n1, blocks.stage_tiles)
+        load_panel(part, p.rights[x], "rows", k0, k1, n0, n1, blocks.stage_tiles)
     if skipped == 0:
         return [panel]
     negate(panel, 0, 2 * w, w, k1 - k0)
@@ -251,30 +247,10 @@ def negate(panel: Tile, to: int, at: int, width: int, depth: int) -> None:
         )
 
 
-def broadcast_biases(p: PartsProduct, n0: int, n1: int) -> Tile | None:
-    """Return the biases of columns ``n0`` to ``n1`` on all partitions, or None without biases."""
-    if p.biases is None:
-        return None
-    w = n1 - n0
-    rows = nl.ndarray((TILE, len(p.biases) * w), dtype=p.biases[0].dtype, buffer=nl.sbuf)
-    for x in range(len(p.biases)):
-        nisa.dma_copy(
-            dst=rows[0:TILE, x * w : (x + 1) * w],
-            src=p.biases[x].ap(pattern=[[0, TILE], [1, w]], offset=n0),
-        )
-    return rows
-
-
 def store_parts(
-    outs: list[Tile],
-    m: int,
-    n0: int,
-    n1: int,
-    starts: list[int],
-    sums: list[Tile],
-    bias: Tile | None,
+    outs: list[Tile], m: int, n0: int, n1: int, starts: list[int], sums: list[Tile]
 ) -> None:
-    """Add the bias to adjacent runs of columns of some rows and store them, one DMA per part.
+    """Store adjacent runs of columns of some rows, one DMA per part.
 
     ``starts`` are offsets in the concatenation of columns ``n0`` to ``n1`` of all parts.
     """
@@ -283,11 +259,7 @@ def store_parts(
     row = nl.ndarray((mw, last - first), dtype=outs[0].dtype, buffer=nl.sbuf)
     for j in range(len(sums)):
         run = row[0:mw, starts[j] - first : starts[j + 1] - first]
-        if bias is None:
-            finish(run, sums[j], 1.0, 0.0, False)
-        else:
-            added = bias[0:mw, starts[j] : starts[j + 1]]
-            nisa.tensor_tensor(dst=run, data1=sums[j], data2=added, op=nl.add)
+        finish(run, sums[j], 1.0, 0.0, False)
     for x in range(len(outs)):
         c0, c1 = max(first, x * w), min(last, (x + 1) * w)
         if c0 < c1:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from trnsci.core.errors import ShapeError
 from trnsci.core.tiles.hardware import BANK, ITEMSIZE, TILE
-from trnsci.core.tiles.tiling import Blocks, Layout, row_tiles
+from trnsci.core.tiles.tiling import Blocks, row_tiles
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 
@@ -26,7 +26,7 @@ class PartsTiling:
         blocks: The ``blocks`` argument of the kernel.
         sbuf_bytes: Maximum SBUF bytes per partition, with double buffers for streamed operands.
         psum_banks: Maximum number of PSUM banks.
-        hbm_bytes: Bytes read from and written to HBM, without a bias.
+        hbm_bytes: Bytes read from and written to HBM.
     """
 
     blocks: Blocks
@@ -45,8 +45,6 @@ def parts_tiling(
     lefts: int = 2,
     outs: int = 2,
     wide: bool = False,
-    bias: bool = False,
-    right_layout: Layout = "rows",
 ) -> PartsTiling:
     """Return the blocks for ``lefts`` parts of rows x depth times two of depth x columns.
 
@@ -60,8 +58,6 @@ def parts_tiling(
         lefts: Number of parts of the left operand: 1 if it is real, 2 if it is complex.
         outs: Number of parts of the result: 2, or 1 for a real result.
         wide: Whether a bfloat16 product is stored in float32.
-        bias: Whether a bias is added, which needs additional SBUF.
-        right_layout: ``"columns"`` if the right parts are stored as columns x depth.
 
     Raises:
         ValueError: A size is below 1, or the dtype or the generation is not valid.
@@ -74,12 +70,9 @@ def parts_tiling(
     found = gemm_tiling(
         rows,
         max(outs * columns, 2),  # a single column would be planned as a row
-        # With two tiles or more, the space reserved for the unused copy of B holds a bias.
-        lefts * TILE * max(tiles, 2 if bias else 1),
+        lefts * TILE * tiles,
         dtype,
         generation,
-        a_layout="columns",
-        b_layout=right_layout,
     )
     blocks = found.blocks
     row_blocks = -(-row_tiles(rows) // blocks.row_tiles)

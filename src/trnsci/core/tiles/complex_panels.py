@@ -57,21 +57,14 @@ def of_right(panel: Tile, depth: int) -> list[Tile]:
     """Return the right panels of B: i B for the imaginary parts of the left one, and B."""
     tiles, width = panel.shape[1], panel.shape[2]
     turned = nl.ndarray((TILE, tiles, width), dtype=panel.dtype, buffer=nl.sbuf)
-    whole = depth // TILE
-    if whole > 0:
-        turn(turned, panel, TILE, 0, whole)
-    if depth > whole * TILE:
-        turn(turned, panel, depth - whole * TILE, whole, whole + 1)
+    for t in range(tiles):
+        kw = min(TILE, depth - t * TILE)
+        re, im = panel[0:kw, t, 0:width:2], panel[0:kw, t, 1:width:2]
+        if nisa.get_nc_version() == nisa.nc_version.gen2:  # the Vector engine transposes
+            nisa.activation(dst=turned[0:kw, t, 0:width:2], op=nl.copy, data=im, scale=-1.0)
+        else:
+            nisa.tensor_scalar(
+                dst=turned[0:kw, t, 0:width:2], data=im, op0=nl.multiply, operand0=-1.0
+            )
+        nisa.activation(dst=turned[0:kw, t, 1:width:2], op=nl.copy, data=re)
     return [turned, panel]
-
-
-def turn(turned: Tile, panel: Tile, kw: int, first: int, last: int) -> None:
-    """Write i times the numbers of tiles ``first`` to ``last``, of ``kw`` rows each."""
-    width = panel.shape[2]
-    re, im = panel[0:kw, first:last, 0:width:2], panel[0:kw, first:last, 1:width:2]
-    to_re, to_im = turned[0:kw, first:last, 0:width:2], turned[0:kw, first:last, 1:width:2]
-    if nisa.get_nc_version() == nisa.nc_version.gen2:  # the Vector engine transposes
-        nisa.activation(dst=to_re, op=nl.copy, data=im, scale=-1.0)
-    else:
-        nisa.tensor_scalar(dst=to_re, data=im, op0=nl.multiply, operand0=-1.0)
-    nisa.activation(dst=to_im, op=nl.copy, data=re)

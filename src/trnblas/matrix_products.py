@@ -20,6 +20,7 @@ from trnblas._paths.arguments import (
     is_upper,
     widened,
 )
+from trnblas._paths.launches import gemm_launch, layout
 from trnblas._paths.levels import level_of, multiply_at, targeted
 from trnblas._paths.products import matrix_product, written_product
 from trnblas._paths.triangles import one_triangle, triangle_product
@@ -36,8 +37,6 @@ from trnsci.core.numbers.conversions import dtype_name, widest
 from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsci.core.numbers.products import is_number, scaled
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsci.core.tiles.tiling import Layout
-from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 __all__ = ["gemm", "gemmt"]
 
@@ -154,51 +153,6 @@ def _gemm_flops(A: Tensor, B: Tensor, trans_a: str, trans_b: str) -> float:
     return 2.0 * prod(_gemm_shape(A, B, trans_a, trans_b)) * depth
 
 
-def gemm_launch(
-    launch: Launcher,
-    alpha: float,
-    A: Tensor,
-    B: Tensor,
-    beta: float,
-    C: Tensor | None,
-    trans_a: str,
-    trans_b: str,
-    many: int = 1,
-    wide: bool = False,
-) -> Tensor:
-    """Return a product by a kernel.
-
-    With ``many`` = 2 the operands and the result are arrays of ``parts`` of complex matrices, and
-    with ``wide`` the result is float32.
-    """
-    from trnblas._kernels.batched import batched_gemm
-    from trnblas._kernels.complex_gemm import complex_gemm
-    from trnblas._kernels.gemm import gemm
-
-    left, right = trans_a != "N", trans_b != "N"
-    rows, depth = A.shape[-2], A.shape[-1] // many
-    if left:
-        rows, depth = A.shape[-1] // many, A.shape[-2]
-    blocks = gemm_tiling(
-        rows,
-        B.shape[-2] if right else B.shape[-1] // many,
-        depth,
-        dtype_name(A.dtype),
-        a_layout=layout(left),
-        b_layout=layout(not right),
-        batch=max(x.shape[0] if x.ndim == 3 else 1 for x in (A, B)),
-        shared="a" if A.ndim < B.ndim else "b" if B.ndim < A.ndim else "",
-        parts=many,
-    ).blocks
-    result: Tensor
-    if many == 2:
-        result = launch(complex_gemm, A, B, C, alpha, beta, left, right, wide, blocks)
-    else:
-        kernel = gemm if A.ndim == B.ndim == 2 else batched_gemm
-        result = launch(kernel, A, B, C, alpha, beta, left, right, blocks)
-    return result
-
-
 def _gemm_by_parts(
     real: Callable[..., Tensor],
     alpha: float,
@@ -211,11 +165,6 @@ def _gemm_by_parts(
     """Return a product of complex matrices, whose parts are in place for the kernel."""
     added = None if C is None else parts(C)
     return joined(real(alpha, parts(A), parts(B), beta, added, *flags, 2))
-
-
-def layout(contraction_on_rows: bool) -> Layout:
-    """Return the layout of an operand of a product, by where its contraction is."""
-    return "rows" if contraction_on_rows else "columns"
 
 
 def _gemm_pullback(

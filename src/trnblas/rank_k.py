@@ -27,10 +27,11 @@ from trnblas._paths.arguments import (
     square_accumulator,
     transposition,
 )
+from trnblas._paths.launches import layout
 from trnblas._paths.levels import level_of, multiply_at
 from trnblas._paths.triangles import mirrored
 from trnblas._precise.ladder import Level
-from trnblas.matrix_products import complex_product, computed, layout, multiplied
+from trnblas.matrix_products import complex_product, computed, multiplied
 from trnsci.core.arguments import agree, delivered, tensor
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher

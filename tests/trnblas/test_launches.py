@@ -7,7 +7,7 @@ import itertools
 import pytest
 import torch
 
-import trnblas.matrix_products
+import trnblas._paths.launches
 import trnblas.symmetric
 from trnblas import mp2
 from trnblas._kernels import tiling_syrk
@@ -44,7 +44,7 @@ def cuts(monkeypatch):
             asked.append((args, options))
             self.blocks = len(asked)
 
-    monkeypatch.setattr(trnblas.matrix_products, "gemm_tiling", Cut)
+    monkeypatch.setattr(trnblas._paths.launches, "gemm_tiling", Cut)
     monkeypatch.setattr(trnblas.symmetric, "gemm_tiling", Cut)
     monkeypatch.setattr(tiling_syrk, "syrk_tiling", Cut)
     return asked

@@ -11,9 +11,9 @@ Lever    one launch instead of one per matrix, the shared operand stays in SBUF 
 
 from __future__ import annotations
 
-from trnsci.core.nki import nki, nl
-from trnsci.core.tiles.gemm_schedule import Product, multiply_all
-from trnsci.core.tiles.gemm_tiles import Tile, extents
+from trnsci.core.nki import nki
+from trnsci.core.tiles.gemm_schedule import product_of
+from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
 
@@ -40,10 +40,4 @@ def batched_gemm(
         trans_b: Whether the matrices of ``b`` are passed transposed.
         blocks: The ``blocks`` of ``gemm_tiling`` with this batch and shared operand.
     """
-    a_layout = "rows" if trans_a else "columns"
-    b_layout = "columns" if trans_b else "rows"
-    count = a.shape[0] if len(a.shape) == 3 else b.shape[0]
-    rows, columns = extents(a, a_layout)[1], extents(b, b_layout)[1]
-    out = nl.ndarray((count, rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
-    multiply_all(Product(out, a, b, c, alpha, beta, a_layout, b_layout), blocks)
-    return out
+    return product_of(a, b, c, (alpha, beta), (trans_a, trans_b), a.dtype, blocks)

@@ -9,7 +9,7 @@ Lever    as GEMM, with the rate of 16-bit operands and half the bytes of operand
 from __future__ import annotations
 
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiles.gemm_schedule import Product, multiply_all
+from trnsci.core.tiles.gemm_schedule import product_of
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
@@ -23,9 +23,4 @@ def bfloat16_gemm(a: Tile, b: Tile, blocks: Blocks) -> Tile:
         b: (K, N) or (batch, K, N).
         blocks: The ``blocks`` of ``gemm_tiling`` with this batch.
     """
-    shape: tuple[int, ...] = (a.shape[0], b.shape[1])
-    if len(a.shape) == 3:
-        shape = (a.shape[0], a.shape[1], b.shape[2])
-    out = nl.ndarray(shape, dtype=nl.float32, buffer=nl.shared_hbm)
-    multiply_all(Product(out, a, b, None, 1.0, 0.0, "columns", "rows"), blocks)
-    return out
+    return product_of(a, b, None, (1.0, 0.0), (False, False), nl.float32, blocks)

@@ -12,7 +12,7 @@ Lever    B and i B are on chip next to each other, so that four products need tw
 from __future__ import annotations
 
 from trnsci.core.nki import nki, nl
-from trnsci.core.tiles.gemm_schedule import Product, multiply_all
+from trnsci.core.tiles.gemm_schedule import product_of
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
@@ -42,14 +42,5 @@ def complex_gemm(
         wide: Whether the result is float32, else it has the dtype of ``a``.
         blocks: The ``blocks`` of ``gemm_tiling`` with two parts, this batch and shared operand.
     """
-    rows = a.shape[len(a.shape) - 1] // 2 if trans_a else a.shape[len(a.shape) - 2]
-    columns = 2 * b.shape[len(b.shape) - 2] if trans_b else b.shape[len(b.shape) - 1]
-    shape: tuple[int, ...] = (rows, columns)
-    if len(a.shape) == 3 or len(b.shape) == 3:
-        shape = (a.shape[0] if len(a.shape) == 3 else b.shape[0], rows, columns)
-    out = nl.ndarray(shape, dtype=nl.float32 if wide else a.dtype, buffer=nl.shared_hbm)
-    a_layout = "rows" if trans_a else "columns"
-    b_layout = "columns" if trans_b else "rows"
-    whole = (False, False, False)
-    multiply_all(Product(out, a, b, c, alpha, beta, a_layout, b_layout, whole, 2), blocks)
-    return out
+    dtype = nl.float32 if wide else a.dtype
+    return product_of(a, b, c, (alpha, beta), (trans_a, trans_b), dtype, blocks, 2)

@@ -15,9 +15,9 @@ Lever    reuse in SBUF (an operand stays, or the result does), accumulation in P
 
 from __future__ import annotations
 
-from trnsci.core.nki import nki, nl
-from trnsci.core.tiles.gemm_schedule import Product, multiply_all
-from trnsci.core.tiles.gemm_tiles import Tile, extents
+from trnsci.core.nki import nki
+from trnsci.core.tiles.gemm_schedule import product_of
+from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.tiling import Blocks
 
 
@@ -44,9 +44,4 @@ def gemm(
         trans_b: Whether ``b`` is passed transposed.
         blocks: The ``blocks`` of ``gemm_tiling``.
     """
-    a_layout = "rows" if trans_a else "columns"
-    b_layout = "columns" if trans_b else "rows"
-    rows, columns = extents(a, a_layout)[1], extents(b, b_layout)[1]
-    out = nl.ndarray((rows, columns), dtype=a.dtype, buffer=nl.shared_hbm)
-    multiply_all(Product(out, a, b, c, alpha, beta, a_layout, b_layout), blocks)
-    return out
+    return product_of(a, b, c, (alpha, beta), (trans_a, trans_b), a.dtype, blocks)

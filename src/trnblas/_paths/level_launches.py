@@ -22,13 +22,12 @@ from torch.nn.functional import pad
 
 from trnblas._kernels import doublefloat_energy as energy_kernels
 from trnblas._kernels import doublefloat_vectors as vector_kernels
-from trnblas._kernels.bfloat16 import bfloat16_gemm as bfloat16_kernel
-from trnblas._kernels.complex_gemm import complex_gemm as complex_kernel
 from trnblas._kernels.doublefloat import doublefloat_gemm as doublefloat_kernel
 from trnblas._kernels.float16x3 import MOST
 from trnblas._kernels.float16x3 import float16x3_gemm as float16x3_kernel
 from trnblas._kernels.trsm import batched_trsm as batched_trsm_kernel
 from trnblas._kernels.trsm import trsm as trsm_kernel
+from trnblas._paths.launches import gemm_launch
 from trnblas._paths.triangles import one_triangle, triangular
 from trnblas._precise.planes import (
     joined,
@@ -51,7 +50,6 @@ from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import KernelError
 from trnsci.core.numbers.products import scaled
 from trnsci.core.tiles.hardware import TILE
-from trnsci.core.tiles.tiling_gemm import gemm_tiling
 
 _MOST_STEPS = 20  # of refinement; each gains a factor of two at least
 
@@ -59,23 +57,9 @@ _MOST_STEPS = 20  # of refinement; each gains a factor of two at least
 def bfloat16_gemm(launch: Launcher, a: Tensor, b: Tensor, upper: bool, many: int = 1) -> Tensor:
     # Of complex numbers (``many`` = 2) the operands and the result are arrays of their parts.
     def product(left: Tensor, right: Tensor) -> Tensor:
-        count, rows, depth = left.shape
-        blocks = gemm_tiling(
-            rows,
-            right.shape[2] // many,
-            depth // many,
-            "bfloat16",
-            a_layout="columns",
-            b_layout="rows",
-            batch=count,
-            parts=many,
-        ).blocks
-        operands = [(x[0] if count == 1 else x).bfloat16() for x in (left, right)]
-        result: Tensor
-        if many == 2:
-            result = launch(complex_kernel, *operands, None, 1.0, 0.0, False, False, True, blocks)
-        else:
-            result = launch(bfloat16_kernel, *operands, blocks)
+        count, rows = left.shape[:2]
+        x, y = ((side[0] if count == 1 else side).bfloat16() for side in (left, right))
+        result = gemm_launch(launch, 1.0, x, y, 0.0, None, "N", "N", many, wide=True)
         return result.reshape(count, rows, -1)
 
     return _each_product(product, a, b, upper).to(a.dtype)

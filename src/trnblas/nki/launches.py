@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from trnblas._paths.launches import gemm_launch
 from trnblas._paths.level_launches import doublefloat_gemm, doublefloat_mp2_energy
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
-from trnblas.matrix_products import gemm_launch
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.pair_energies import orbitals_at_once
 

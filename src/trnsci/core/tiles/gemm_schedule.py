@@ -18,7 +18,6 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiles.complex_panels import load_numbers, of_left, of_right, transpose_numbers
 from trnsci.core.tiles.gemm_tiles import (
     Tile,
     finish,
@@ -27,9 +26,11 @@ from trnsci.core.tiles.gemm_tiles import (
     load_symmetric_panel,
     new_panel,
     new_totals,
+    of_left,
+    of_right,
     row_sums,
     store_tiles,
-    transpose_tiles,
+    transpose_parts,
 )
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import Blocks, column_start, column_tiles
@@ -63,6 +64,33 @@ class Product(NamedTuple):
     b_layout: str
     between: tuple[bool, bool, bool] = (False, False, False)
     parts: int = 1
+
+
+def product_of(
+    a: Tile,
+    b: Tile,
+    c: Tile | None,
+    scales: tuple[float, float],
+    trans: tuple[bool, bool],
+    dtype: Tile,
+    blocks: Blocks,
+    parts: int = 1,
+) -> Tile:
+    """Return ``alpha * op(a) @ op(b) + beta * c`` of matrices or batches as a new tensor in HBM."""
+    columns = b.shape[len(b.shape) - 1]
+    if trans[1]:
+        columns = parts * b.shape[len(b.shape) - 2]
+    shape: tuple[int, ...] = (a.shape[len(a.shape) - 2], columns)
+    if trans[0]:
+        shape = (a.shape[len(a.shape) - 1] // parts, columns)
+    if len(a.shape) == 3 or len(b.shape) == 3:
+        shape = (a.shape[0] if len(a.shape) == 3 else b.shape[0], shape[0], columns)
+    out = nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm)
+    layouts = ("rows" if trans[0] else "columns", "columns" if trans[1] else "rows")
+    whole = (False, False, False)
+    product = Product(out, a, b, c, scales[0], scales[1], layouts[0], layouts[1], whole, parts)
+    multiply_all(product, blocks)
+    return out
 
 
 def multiply_all(p: Product, blocks: Blocks) -> None:
@@ -118,36 +146,29 @@ def slice_of(x: Tile | None, s: int, between: bool) -> Tile | None:
     return x[s]
 
 
-def loaded(x: Tile, layout: str, k0: int, k1: int, c0: int, c1: int, blocks: Blocks) -> Tile:
+def loaded(
+    x: Tile, layout: str, k0: int, k1: int, c0: int, c1: int, blocks: Blocks, parts: int = 1
+) -> Tile:
     """Return a panel with part of a 2-D operand."""
-    panel = new_panel(x, k0, k1, c0, c1)
+    panel = new_panel(x, k0, k1, parts * c0, parts * c1)
     if layout == "rows" or layout == "columns":
-        load_panel(panel, x, layout, k0, k1, c0, c1, blocks.stage_tiles)
+        load_panel(panel, x, layout, k0, k1, c0, c1, blocks.stage_tiles, parts)
     else:
         load_symmetric_panel(panel, x, layout == "upper", k0, k1, c0, c1, blocks.stage_tiles)
     return panel
 
 
-def left_panels(
-    p: Product, s: int, k0: int, k1: int, m0: int, m1: int, blocks: Blocks
+def operand_panels(
+    p: Product, left: bool, s: int, k0: int, k1: int, c0: int, c1: int, blocks: Blocks
 ) -> list[Tile]:
-    """Return the panels of rows of the s-th left operand, one for each part of its numbers."""
-    x = slice_of(p.a, s, p.between[1])
-    if p.parts == 1:
-        return [loaded(x, p.a_layout, k0, k1, m0, m1, blocks)]
-    return of_left(load_numbers(x, p.a_layout, k0, k1, m0, m1, blocks.stage_tiles))
-
-
-def right_panels(
-    p: Product, s: int, k0: int, k1: int, n0: int, n1: int, blocks: Blocks
-) -> list[Tile]:
-    """Return the panels of columns of the s-th right operand, in the order of ``row_sums``."""
+    """Return the panels of the s-th left or right operand, one for each part of left numbers."""
+    if left:
+        x = slice_of(p.a, s, p.between[1])
+        panel = loaded(x, p.a_layout, k0, k1, c0, c1, blocks, p.parts)
+        return of_left(panel, p.parts)
     x = slice_of(p.b, s, p.between[2])
-    if p.parts == 1:
-        return [loaded(x, p.b_layout, k0, k1, n0, n1, blocks)]
-    return of_right(
-        load_numbers(x, p.b_layout, k0, k1, n0 // 2, n1 // 2, blocks.stage_tiles), k1 - k0
-    )
+    panel = loaded(x, p.b_layout, k0, k1, c0 // p.parts, c1 // p.parts, blocks, p.parts)
+    return of_right(panel, k1 - k0, p.parts)
 
 
 def with_resident_operand(
@@ -173,9 +194,9 @@ def with_resident_operand(
                 n0, n1 = column_start(t0, columns), column_start(t1, columns)
                 arrives = z == 0 and (not shared or s == 0)
                 if arrives or not a_stays:
-                    left = left_panels(p, s, 0, depth, m0, m1, blocks)
+                    left = operand_panels(p, True, s, 0, depth, m0, m1, blocks)
                 if arrives or a_stays:
-                    right = right_panels(p, s, 0, depth, n0, n1, blocks)
+                    right = operand_panels(p, False, s, 0, depth, n0, n1, blocks)
                 out, c = slice_of(p.out, s, p.between[0]), slice_of(p.c, s, False)
                 for m in range(m0, m1, TILE):
                     for t in range(t0, t1, blocks.group):
@@ -215,8 +236,8 @@ def result_block(
     step = blocks.depth_tiles // p.parts * TILE
     for k0 in range(0, depth, step):
         k1 = min(k0 + step, depth)
-        left = left_panels(p, s, k0, k1, m0, m1, blocks)
-        right = right_panels(p, s, k0, k1, n0, n1, blocks)
+        left = operand_panels(p, True, s, k0, k1, m0, m1, blocks)
+        right = operand_panels(p, False, s, k0, k1, n0, n1, blocks)
         for m in range(m0, m1, TILE):
             for t in range(t0, t1, blocks.group):
                 starts = group_starts(t, min(t + blocks.group, t1), columns, n0)
@@ -249,9 +270,8 @@ def multiply_groups(p: Product, blocks: Blocks, depth: int, count: int) -> None:
                         nisa.dma_copy(dst=done[0:mw, s, m // TILE, 0:columns], src=c[m : m + mw])
         tiles = column_tiles(columns)
         for s in range(matrices):
-            lefts, rights = [left[0:TILE, s]], [right[0:TILE, s]]
-            if p.parts == 2:
-                lefts, rights = of_left(lefts[0]), of_right(rights[0], depth)
+            lefts = of_left(left[0:TILE, s], p.parts)
+            rights = of_right(right[0:TILE, s], depth, p.parts)
             for m in range(0, rows, TILE):
                 mw = min(TILE, rows - m)
                 for t in range(0, tiles, blocks.group):
@@ -282,10 +302,7 @@ def panels(x: Tile, layout: str, between: bool, first: int, matrices: int, parts
     for s in range(matrices):
         for m in range(0, rows, TILE):
             strip = stored[0 : min(TILE, rows - m), s, m // TILE, 0:depth]
-            if parts == 1:
-                transpose_tiles(turned[0:TILE, s], 0, m, strip)
-            else:
-                transpose_numbers(turned[0:TILE, s], 0, m, strip)
+            transpose_parts(turned[0:TILE, s], 0, m, strip, parts)
     return turned
 
 

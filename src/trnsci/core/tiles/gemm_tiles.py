@@ -3,7 +3,8 @@
 Layout   a *panel* is an SBUF tile (128, tiles, columns): the contraction is cut into tiles of 128
          that lie on partitions, and the columns are those of one operand's block. A product takes
          128 columns of the left panel as its stationary and up to 512 of the right as its moving
-         operand.
+         operand. The parts of complex numbers are neighbours in rows, as in memory: strided reads
+         of SBUF separate them, so that neither the host nor a DMA does.
 Limits   float32 and bfloat16; edges are sliced. Transposes are bit-exact on all generations. A
          panel of a symmetric matrix begins at multiples of 128 in columns and contraction; of the
          triangle that is not stored, only the part in diagonal tiles is read from HBM, and none of
@@ -43,22 +44,72 @@ def new_panel(x: Tile, k0: int, k1: int, c0: int, c1: int) -> Tile:
 
 
 def load_panel(
-    panel: Tile, x: Tile, layout: str, k0: int, k1: int, c0: int, c1: int, stage_tiles: int
+    panel: Tile,
+    x: Tile,
+    layout: str,
+    k0: int,
+    k1: int,
+    c0: int,
+    c1: int,
+    stage_tiles: int,
+    parts: int = 1,
 ) -> None:
-    """Fill a panel from a 2-D operand with the contraction on its rows or on its columns."""
+    """Fill a panel from a 2-D operand with the contraction on its rows or on its columns.
+
+    With two parts the operand and the panel have the parts of a number as neighbours in rows.
+    """
     if layout == "rows":
         for k in range(k0, k1, TILE):
             kw = min(TILE, k1 - k)
-            nisa.dma_copy(dst=panel[0:kw, (k - k0) // TILE, 0 : c1 - c0], src=x[k : k + kw, c0:c1])
+            row = panel[0:kw, (k - k0) // TILE, 0 : parts * (c1 - c0)]
+            nisa.dma_copy(dst=row, src=x[k : k + kw, parts * c0 : parts * c1])
         return
-    step = stage_tiles * TILE
+    step = stage_tiles // parts * TILE
     for c in range(c0, c1, TILE):
         cw = min(TILE, c1 - c)
         for k in range(k0, k1, step):
             kw = min(step, k1 - k)
-            staged = nl.ndarray((cw, kw), dtype=x.dtype, buffer=nl.sbuf)
-            nisa.dma_copy(dst=staged, src=x[c : c + cw, k : k + kw])
-            transpose_tiles(panel, (k - k0) // TILE, c - c0, staged)
+            staged = nl.ndarray((cw, parts * kw), dtype=x.dtype, buffer=nl.sbuf)
+            nisa.dma_copy(dst=staged, src=x[c : c + cw, parts * k : parts * (k + kw)])
+            transpose_parts(panel, (k - k0) // TILE, c - c0, staged, parts)
+
+
+def transpose_parts(panel: Tile, first: int, c: int, rows: Tile, parts: int) -> None:
+    """Write the transpose of rows of numbers to the columns of a panel from number ``c`` on."""
+    sides = of_left(panel, parts)
+    count, width = rows.shape
+    for part in range(parts):
+        transpose_tiles(sides[part], first, c, rows[0:count, part:width:parts])
+
+
+def of_left(panel: Tile, parts: int) -> list[Tile]:
+    """Return the left panels of a panel of numbers, one for each part."""
+    tiles, width = panel.shape[1], panel.shape[2]
+    panels = []
+    for part in range(parts):
+        panels.append(panel[0:TILE, 0:tiles, part:width:parts])
+    return panels
+
+
+def of_right(panel: Tile, depth: int, parts: int) -> list[Tile]:
+    """Return the right panels of numbers B: B itself, or i B and B in the order of ``row_sums``.
+
+    A_re B + A_im (i B) has the parts of A B as neighbours. i B is two copies of half of B.
+    """
+    if parts == 1:
+        return [panel]
+    tiles, width = panel.shape[1], panel.shape[2]
+    turned = nl.ndarray((TILE, tiles, width), dtype=panel.dtype, buffer=nl.sbuf)
+    for t in range(tiles):
+        kw = min(TILE, depth - t * TILE)
+        re, im = panel[0:kw, t, 0:width:2], panel[0:kw, t, 1:width:2]
+        to_re, to_im = turned[0:kw, t, 0:width:2], turned[0:kw, t, 1:width:2]
+        if nisa.get_nc_version() == nisa.nc_version.gen2:  # the Vector engine transposes
+            nisa.activation(dst=to_re, op=nl.copy, data=im, scale=-1.0)
+        else:
+            nisa.tensor_scalar(dst=to_re, data=im, op0=nl.multiply, operand0=-1.0)
+        nisa.activation(dst=to_im, op=nl.copy, data=re)
+    return [turned, panel]
 
 
 def transpose_tiles(panel: Tile, first: int, c: int, rows: Tile) -> None:

@@ -222,13 +222,6 @@ def _matrices() -> tuple[Tensor, Tensor]:
     return random_tensor(150, 260), random_tensor(260, 530, seed=1)
 
 
-def _complex_matrices() -> tuple[Tensor, Tensor]:
-    return (
-        random_tensor(70, 130, dtype=torch.complex64),
-        random_tensor(130, 90, dtype=torch.complex64, seed=1),
-    )
-
-
 def _wide_matrices() -> tuple[Tensor, Tensor]:
     """Return matrices in float64 that float32 cannot represent."""
     a, b = random_tensor(150, 260).double(), random_tensor(260, 140, seed=1).double()
@@ -275,7 +268,7 @@ GEMM = Update(
         Case(
             "complex_gemm",
             "complex GEMM",
-            _complex_matrices,
+            lambda: tuple(random_tensor(*x, dtype=torch.complex64) for x in ((70, 130), (130, 90))),
             lambda a, b: gemm(1.0, a, b),
             lambda a, b: a.to(torch.complex128) @ b.to(torch.complex128),
             "torch in float64",

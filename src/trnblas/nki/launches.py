@@ -23,13 +23,7 @@ __all__ = [
 
 
 def complex_product(
-    launch: Launcher,
-    a: Tensor,
-    b: Tensor,
-    c: Tensor | None = None,
-    *,
-    transposed: bool = False,
-    wide: bool = False,
+    launch: Launcher, a: Tensor, b: Tensor, c: Tensor | None, transposed: bool, wide: bool
 ) -> Tensor:
     """Return ``a @ b + c`` of complex matrices as parts in a last dimension of two.
 

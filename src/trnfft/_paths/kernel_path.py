@@ -112,15 +112,15 @@ def short_time(
 
 
 def complex_gemm(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
-    return complex_product(launch, a, b)
+    return complex_product(launch, a, b, None, False, False)
 
 
 def complex_gemm_bf16(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
-    return complex_product(launch, a.bfloat16(), b.bfloat16(), wide=True).to(a.dtype)
+    return complex_product(launch, a.bfloat16(), b.bfloat16(), None, False, True).to(a.dtype)
 
 
 def complex_linear(launch: Launcher, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    return complex_product(launch, x, weight, bias, transposed=True)
+    return complex_product(launch, x, weight, bias, True, False)
 
 
 def complex_mask(launch: Launcher, mask_: Tensor, spectrum: Tensor) -> Tensor:

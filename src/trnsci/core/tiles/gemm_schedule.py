@@ -20,6 +20,7 @@ from typing import NamedTuple
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import (
     Tile,
+    extents,
     finish,
     group_starts,
     load_panel,
@@ -77,19 +78,15 @@ def product_of(
     parts: int = 1,
 ) -> Tile:
     """Return ``alpha * op(a) @ op(b) + beta * c`` of matrices or batches as a new tensor in HBM."""
-    columns = b.shape[len(b.shape) - 1]
-    if trans[1]:
-        columns = parts * b.shape[len(b.shape) - 2]
-    shape: tuple[int, ...] = (a.shape[len(a.shape) - 2], columns)
-    if trans[0]:
-        shape = (a.shape[len(a.shape) - 1] // parts, columns)
+    a_layout, b_layout = "rows" if trans[0] else "columns", "columns" if trans[1] else "rows"
+    rows = extents(a, a_layout)[1] // (parts if trans[0] else 1)
+    columns = extents(b, b_layout)[1] * (parts if trans[1] else 1)
+    shape: tuple[int, ...] = (rows, columns)
     if len(a.shape) == 3 or len(b.shape) == 3:
-        shape = (a.shape[0] if len(a.shape) == 3 else b.shape[0], shape[0], columns)
+        shape = (a.shape[0] if len(a.shape) == 3 else b.shape[0], rows, columns)
     out = nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm)
-    layouts = ("rows" if trans[0] else "columns", "columns" if trans[1] else "rows")
-    whole = (False, False, False)
-    product = Product(out, a, b, c, scales[0], scales[1], layouts[0], layouts[1], whole, parts)
-    multiply_all(product, blocks)
+    alpha, beta = scales
+    multiply_all(Product(out, a, b, c, alpha, beta, a_layout, b_layout, parts=parts), blocks)
     return out
 
 

@@ -117,7 +117,11 @@ def page(figures: dict[str, Any]) -> str:
             "the assumption that their time depends on most.",
             table(
                 ("problem", "share", "bound by", "assumption"),
-                [row for p in [*tuned, *others, *kernels] for row in _far(p, figures[p.name]["gen3"])],
+                [
+                    row
+                    for p in [*tuned, *others, *kernels]
+                    for row in _far(p, figures[p.name]["gen3"])
+                ],
             ),
         ]
     )

@@ -37,6 +37,7 @@ from trnsci.core.numbers.conversions import dtype_name, widest
 from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsci.core.numbers.products import is_number, scaled
 from trnsci.core.testing import random_tensor, unit_roundoff
+from trnsci.core.tiles.hardware import TILE
 
 __all__ = ["gemm", "gemmt"]
 
@@ -162,8 +163,15 @@ def _gemm_by_parts(
     C: Tensor | None,
     *flags: str,
 ) -> Tensor:
-    """Return a product of complex matrices, whose parts are in place for the kernel."""
+    """Return a product of complex matrices, whose parts are in place for the kernel.
+
+    Up to a depth of 64 both parts fit in one tile of the contraction: there a product of real
+    matrices of twice the depth needs half as many instructions.
+    """
     added = None if C is None else parts(C)
+    left, right = (applied(trans, x) for trans, x in zip(flags, (A, B), strict=True))
+    if 2 * left.shape[-1] <= TILE:
+        return joined(real(alpha, parts(left), embedded(right), beta, added, "N", "N"))
     return joined(real(alpha, parts(A), parts(B), beta, added, *flags, 2))
 
 

@@ -311,9 +311,9 @@ def add_products(
     divided = nl.ndarray((width, w), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=divided, data1=e[0:width, w, 0:w], data2=inverse, op=nl.multiply)
     parts = [e[0:width, w, 0:w], divided]
-    first, last = c + w, size
+    # The sums of columns up to ``first`` were read, so nothing may be added to them.
+    first, rest = c + w, size - c - w
     if group.copies > 1:
-        first, last = 0, width
         parts = []
         for values in (e[0:width, w, 0:w], divided):
             plain = nl.ndarray((width, w), dtype=nl.float32, buffer=nl.sbuf)
@@ -321,38 +321,42 @@ def add_products(
             wide = nl.ndarray((width, group.copies, w), dtype=nl.float32, buffer=nl.sbuf)
             spread(wide, plain, group)
             parts.append(wide.reshape((width, group.copies * w)))
-    turned = transposes(parts, nisa.engine.vector)
-    stationary = [turned[0]]
+    both = transposes(parts, nisa.engine.vector)
+    depth = both.shape[0]
+    moving, stationary = both[0:depth, 1, first:size], [both[0:depth, 0, 0:width]]
+    if group.copies > 1:
+        pattern = [[2 * width, depth], [group.order, group.copies], [1, rest]]
+        moving = both.ap(pattern=pattern, offset=width + first)
     for i in range(1, rows, BANK_TILES):
         group_rows = []
         for r in range(i, min(i + BANK_TILES, rows)):
             group_rows.append(e[0:width, w + r, 0:w])
-        stationary = stationary + transposes(group_rows, nisa.engine.scalar)
+        turned = transposes(group_rows, nisa.engine.scalar)
+        for r in range(len(group_rows)):
+            stationary.append(turned[0:w, r, 0:width])
     for i in range(rows):
-        nisa.nc_matmul(
-            dst=sums[i // BANK_TILES][0:width, i % BANK_TILES, first:last],
-            stationary=stationary[i],
-            moving=turned[1][0 : turned[1].shape[0], first:last],
-            accumulate=summed,
-        )
+        dst = sums[i // BANK_TILES][0:width, i % BANK_TILES, first:size]
+        if group.copies > 1:
+            dst = columns_of(sums[0], first, rest, group)
+        nisa.nc_matmul(dst=dst, stationary=stationary[i], moving=moving, accumulate=summed)
 
 
-def transposes(parts: list[Tile], engine: object) -> list[Tile]:
-    """Return the transposes of up to four tiles of one shape; ``engine`` copies them from PSUM."""
+def transposes(parts: list[Tile], engine: object) -> Tile:
+    """Return the transposes of up to four tiles of one shape, (columns, tiles, rows).
+
+    ``engine`` copies them from PSUM.
+    """
     rows, columns = parts[0].shape
     turned = nl.ndarray((columns, len(parts), rows), dtype=nl.float32, buffer=nl.sbuf)
-    results = []
-    for i in range(len(parts)):
-        results.append(turned[0:columns, i, 0:rows])
     if nisa.get_nc_version() == nisa.nc_version.gen2:
         for i in range(len(parts)):
-            transpose_tile(results[i], parts[i])
-        return results
+            transpose_tile(turned[0:columns, i, 0:rows], parts[i])
+        return turned
     bank = nl.ndarray((columns, len(parts), rows), dtype=nl.float32, buffer=nl.psum)
     for i in range(len(parts)):
         nisa.nc_transpose(dst=bank[0:columns, i, 0:rows], data=parts[i])
     nisa.tensor_copy(dst=turned, src=bank, engine=engine)
-    return results
+    return turned
 
 
 def reciprocal_root(x: Tile) -> Tile:

@@ -84,6 +84,16 @@ def test_cholesky_of_matrices_that_share_a_tile(n, copies, batch, generation):
         assert_factored(a[k], found[k])
 
 
+@each_case("generation", GENERATIONS)
+@each_case(("n", "copies", "batch"), [(17, 7, 2), (33, 3, 3), (64, 2, 3)])
+def test_cholesky_in_a_shared_tile_adds_to_no_sum_that_was_read(n, copies, batch, generation):
+    """Panels are at most 16 columns: before the third one, the second one's sums were read."""
+    a = np.stack([definite(n, 50, k) for k in range(batch)])
+    found = run(cholesky, generation, lower_only(a), copies)
+    for k in range(batch):
+        assert_factored(a[k], found[k])
+
+
 def test_cholesky_of_matrices_of_any_size_of_entries():
     a = np.stack([definite(5, 50, k) * np.float32(2.0 ** (40 * k - 80)) for k in range(5)])
     found = kernel_path.cholesky(Launcher("simulator"), torch.from_numpy(a)).numpy()

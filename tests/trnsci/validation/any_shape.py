@@ -22,6 +22,8 @@ import trnsolver.nki
 import trnsparse
 import trntensor
 from pairwise import pairwise
+from trnblas._precise.planes import planes
+from trnblas.evidence import SHIFT, probe_inputs
 from trnsci.core.evidence import launcher
 from trnsci.core.testing import random_tensor
 
@@ -114,6 +116,36 @@ def _energies(m: int, n: int) -> None:
     _backward(lambda x: low.nki_batched_pair_energy(x, occupied, virtual), b)
 
 
+def _levels(m: int, n: int) -> None:
+    a, b = random_tensor(m, n), random_tensor(n, m, seed=1)
+    for level in ("bfloat16", "float16x3", "doublefloat"):
+        trnblas.gemm(1.0, a, b, precision=level)
+        trnblas.gemmt(1.0, a, b, precision=level)
+        trnblas.batched_gemm(1.0, torch.stack([a, -a]), torch.stack([b, b]), precision=level)
+    trnblas.trsm(1.0, _well(m), a, precision="doublefloat")
+    x, y = a.flatten().double() / 3, b.flatten().double() / 3
+    trnblas.axpy(1.5, x, y, precision="doublefloat")
+    trnblas.dot(x, y, precision="doublefloat")
+    trnblas.nrm2(x, precision="doublefloat")
+    occupied, virtual = -torch.linspace(1.0, 0.2, 2), torch.linspace(0.1, 1.5, m)
+    flat = random_tensor(2 * m, n)
+    trnblas.nki.nki_mp2_energy(flat @ flat.mT, occupied, occupied, virtual, precision="doublefloat")
+
+
+def _pairs(m: int, n: int) -> None:
+    from trnblas._kernels import doublefloat_vectors
+    from trnblas._kernels.arithmetic_probe import arithmetic_probe
+    from trnblas._library import LIBRARY
+
+    launch = launcher(LIBRARY)
+    a = planes(random_tensor(m, n).double() / 3)
+    b = planes(1 + random_tensor(m, n, seed=1).double().abs() / 3)
+    for operation in ("add", "multiply", "divide"):
+        launch(doublefloat_vectors.doublefloat_elementwise, *a, *b, operation)
+    launch(doublefloat_vectors.doublefloat_sum, *a)
+    launch(arithmetic_probe, *probe_inputs(), SHIFT)  # has one size
+
+
 # -- trnfft ----------------------------------------------------------------------------------------
 
 
@@ -146,6 +178,11 @@ def _lattices(m: int, n: int) -> None:
     for kind in ("fft2", "ifft2", "irfft2"):
         getattr(trnfft, kind)(random_tensor(3, m, n, dtype=torch.complex64), s=(m, n))
     trnfft.rfft2(random_tensor(3, m, n))
+
+
+def _images(m: int, n: int) -> None:
+    """Transform images above 257 by 257, the smallest that stacked factors transform."""
+    trnfft.fft2(random_tensor(2, 257 + m, 257 + n, dtype=torch.complex64))
 
 
 def _frames(m: int, n: int) -> None:
@@ -223,6 +260,18 @@ def _sparse_products(m: int, n: int) -> None:
         csr = trnsparse.CSRMatrix.from_dense(dense)
         csr.values.requires_grad_()
         trnsparse.spmm(csr, b.float().requires_grad_()).sum().backward()
+
+
+def _tile_products(m: int, n: int) -> None:
+    """Multiply by tiles also where a matrix would not hold them."""
+    from trnsparse._paths.operations import TILED_SPMM
+    from trnsparse._products.tiles import TileHolder
+
+    for dense in _patterns(m, n):
+        for dtype in FLOATS:
+            matrix, b = trnsparse.CSRMatrix.from_dense(dense.to(dtype)), random_tensor(n, m)
+            data, places = TileHolder().hold(matrix.values, matrix.pattern)
+            TILED_SPMM(data, places.pointers, places.indices, b.to(dtype), m)
 
 
 def _block_products(m: int, n: int) -> None:
@@ -333,15 +382,19 @@ CALLS = {
     ("trnblas", "symmetric"): Sized(_symmetric, ((2, 129), (129, 2), (127, 128), (1, 513))),
     ("trnblas", "triangular"): Sized(_triangular, ((2, 129), (129, 2), (127, 3), (1, 513))),
     ("trnblas", "energies"): Sized(_energies, ((1, 129), (129, 1), (127, 2))),
+    ("trnblas", "levels"): Sized(_levels, ((2, 129), (129, 2), (1, 513), (127, 128))),
+    ("trnblas", "pairs"): Sized(_pairs, ((2, 129), (129, 2), (1, 513), (127, 128))),
     ("trnfft", "lines"): Sized(_lines, ((2, 127), (2, 128), (1, 129), (129, 5), (1, 513))),
     ("trnfft", "long lines"): Sized(_long_lines, ((2, 1024), (1, 1031), (3, 2048), (1, 2053))),
     ("trnfft", "lattices"): Sized(_lattices, ((129, 1), (2, 129), (127, 2), (1, 257))),
+    ("trnfft", "images"): Sized(_images, ((3, 15), (127, 1))),
     ("trnfft", "frames"): Sized(_frames, ((200, 1), (5, 128), (600, 3), (300, 200))),
     ("trnfft", "products"): Sized(_complex_products, ((1, 513), (513, 1), (129, 2), (2, 129))),
     ("trnfft", "butterflies"): Sized(_butterflies, ((129, 1), (129, 3), (127, 5), (1, 2000))),
     ("trnrand", "samples"): Sized(_samples, ((1, 127), (1, 513), (128, 129))),
     ("trnrand", "words"): Sized(_words, ((1, 127), (1, 513), (128, 129))),
     ("trnsparse", "rows"): Sized(_sparse_products, ((2, 129), (129, 1), (127, 2), (130, 130))),
+    ("trnsparse", "tiles"): Sized(_tile_products, ((2, 129), (129, 1), (127, 2), (130, 130))),
     ("trnsparse", "blocks"): Sized(_block_products, ((2, 129), (129, 1), (127, 2), (130, 130))),
     ("trnsparse", "systems"): Sized(_sparse_systems, ((64, 1), (65, 2), (129, 3))),
     ("trnsparse", "attention"): Sized(_attention, ((64, 1), (65, 2), (129, 128))),

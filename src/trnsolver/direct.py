@@ -14,7 +14,6 @@ from trnblas import trsm
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert, only_finite
-from trnsolver._blas import factor_solved
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     batch_shape,
@@ -25,7 +24,7 @@ from trnsolver._paths.arguments import (
     singular,
     square_matrix,
 )
-from trnsolver.factor import run_cholesky, run_lu
+from trnsolver.factor import factor_solved, run_cholesky, run_lu
 from trnsolver.least_squares import LeastSquares, lstsq, pinv
 from trnsolver.refinement import AccurateSolution, accurate_solution
 

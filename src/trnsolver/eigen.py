@@ -33,7 +33,6 @@ from trnsci.core.numbers.values import (
     untraced,
 )
 from trnsci.core.testing import random_tensor
-from trnsolver._blas import factor_solved
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.quality import EighInfo, InformedPairs, Pairs, frobenius_norm, judged
 from trnsolver._eigen.spectra import Wanted, approximate_pairs
@@ -57,7 +56,7 @@ from trnsolver._paths.arguments import (
 )
 from trnsolver._paths.cuda.batched import batched_eigh
 from trnsolver._paths.cuda.launch import pays
-from trnsolver.factor import run_cholesky
+from trnsolver.factor import factor_solved, run_cholesky
 
 __all__ = [
     "ApproximateEigenpairs",

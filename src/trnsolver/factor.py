@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from trnblas import gemm
+from trnblas import gemm, trsm
 from trnsci.core.errors import ConvergenceError, DerivativeError, ShapeError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.examples import Case
@@ -293,6 +293,13 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
     if kernels_wanted():
         finite_below(function, name, a)
     raise not_positive_definite(function, name, "the factor has no real diagonal")
+
+
+def factor_solved(factor: Tensor, right: Tensor, adjoint: bool = False) -> Tensor:
+    """Return the solution of a system of a lower factor, or of its adjoint."""
+    if kernels_wanted():
+        return trsm(1.0, factor, right, uplo="lower", trans="C" if adjoint else "N")
+    return torch.linalg.solve_triangular(factor.mH if adjoint else factor, right, upper=adjoint)
 
 
 def _has_nan(factor: Tensor) -> bool:

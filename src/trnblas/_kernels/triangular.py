@@ -24,6 +24,7 @@ from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile, transpose_tiles
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles, row_tiles
+from trnsci.core.tiles.transfers import copy
 
 BANKS = 4
 """Maximum PSUM banks of one row of results."""
@@ -80,7 +81,7 @@ def column_chunks(first: int, batch: int, columns: int, width: int) -> list[Chun
     """
     chunks = []
     if columns <= width:
-        count = width // columns
+        count = width // max(2, columns)
         for q in range(first, first + batch, count):
             chunks.append((q, min(count, first + batch - q), 0, columns))
         return chunks
@@ -99,20 +100,17 @@ def load_panel(b: Tile, chunk: Chunk, left: bool, dtype: Any) -> Tile:
     first, count, start, width = chunk
     extent = b.shape[1] if left else b.shape[2]
     blocks = row_tiles(extent)
-    panel = nl.ndarray((TILE, blocks, max(2, count * width)), dtype=dtype, buffer=nl.sbuf)
-    if count * width == 1:
-        # Some compilers reject a matmul with a single moving column: a column of zeros is added.
+    # Some compilers reject a matmul with a single moving column: each gets a column of zeros.
+    pitch = max(2, width)
+    panel = nl.ndarray((TILE, blocks, count * pitch), dtype=dtype, buffer=nl.sbuf)
+    if width == 1:
         nisa.memset(dst=panel, value=0.0)
+    if left:
+        for i in range(blocks):
+            nisa.dma_copy(dst=panel_rows(panel, i, chunk, extent), src=matrix_rows(b, i, chunk))
+        return panel
     for q in range(count):
-        at = q * width
-        if left:
-            for i in range(blocks):
-                rows = block_rows(i, extent)
-                nisa.dma_copy(
-                    dst=panel[0:rows, i, at : at + width],
-                    src=b[first + q, i * TILE : i * TILE + rows, start : start + width],
-                )
-            continue
+        at = q * pitch
         for r in range(0, width, TILE):
             rows = min(TILE, width - r)
             for c in range(0, extent, BANK):
@@ -125,20 +123,32 @@ def load_panel(b: Tile, chunk: Chunk, left: bool, dtype: Any) -> Tile:
     return panel
 
 
+def panel_rows(panel: Tile, i: int, chunk: Chunk, extent: int) -> Tile:
+    """Return block ``i`` of a panel of ``extent`` rows as (rows, matrices, columns)."""
+    count, width = chunk[1], chunk[3]
+    blocks, columns = panel.shape[1], panel.shape[2]
+    pattern = [[blocks * columns, block_rows(i, extent)], [columns // count, count], [1, width]]
+    return panel.ap(pattern=pattern, offset=i * columns)
+
+
+def matrix_rows(b: Tile, i: int, chunk: Chunk) -> Tile:
+    """Return block ``i`` of the rows of a chunk in HBM as (rows, matrices, columns)."""
+    first, count, start, width = chunk
+    extent, columns = b.shape[1], b.shape[2]
+    pattern = [[columns, block_rows(i, extent)], [extent * columns, count], [1, width]]
+    return b.ap(pattern=pattern, offset=(first * extent + i * TILE) * columns + start)
+
+
 def store_panel(out: Tile, chunk: Chunk, left: bool, panel: Tile) -> None:
     """Store a panel, the inverse of ``load_panel``, rounded to the dtype of ``out``."""
     first, count, start, width = chunk
     extent = out.shape[1] if left else out.shape[2]
+    if left:
+        for i in range(row_tiles(extent)):
+            nisa.dma_copy(dst=matrix_rows(out, i, chunk), src=panel_rows(panel, i, chunk, extent))
+        return
     for q in range(count):
-        at = q * width
-        if left:
-            for i in range(row_tiles(extent)):
-                rows = block_rows(i, extent)
-                nisa.dma_copy(
-                    dst=out[first + q, i * TILE : i * TILE + rows, start : start + width],
-                    src=panel[0:rows, i, at : at + width],
-                )
-            continue
+        at = q * (panel.shape[2] // count)
         for r in range(0, width, TILE):
             rows = min(TILE, width - r)
             for c in range(0, extent, BANK):
@@ -170,28 +180,50 @@ def store_zeros(out: Tile) -> None:
                 )
 
 
-def load_diagonal(a: Tile, q: int, i: int, dtype: Any) -> Tile:
-    """Return the diagonal block ``i`` of matrix ``q`` as it is stored, both triangles."""
-    lo = i * TILE
+def load_diagonals(dst: Tile, a: Tile, q: int, i: int, matrices: int, eye: Tile) -> None:
+    """Load diagonal blocks as they are stored, both triangles: from block ``i`` of matrix ``q`` on.
+
+    Args:
+        dst: The blocks, (rows, blocks, rows).
+        a: The matrices.
+        q: The first matrix.
+        i: The first block.
+        matrices: Matrices of which each block is loaded, before the next block.
+        eye: Identity, which a smaller last block has in its other rows and columns.
+    """
+    size, order = dst.shape[0], a.shape[1]
+    for f in range(0, dst.shape[1], matrices):
+        block = i + f // matrices
+        rows = block_rows(block, order)
+        if rows < size:
+            for m in range(matrices):
+                nisa.tensor_copy(dst=dst[0:size, f + m, 0:size], src=eye[0:size, 0:size])
+        pattern = [[order, rows], [order * order, matrices], [1, rows]]
+        offset = q * order * order + block * TILE * (order + 1)
+        copy(dst[0:rows, f : f + matrices, 0:rows], a.ap(pattern=pattern, offset=offset))
+
+
+def load_diagonal(a: Tile, i: int, dtype: Any) -> Tile:
+    """Return the diagonal block ``i`` of the first matrix as it is stored, both triangles."""
     size = block_rows(i, a.shape[1])
-    block = nl.ndarray((size, size), dtype=dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=block, src=a[q, lo : lo + size, lo : lo + size])
+    block = nl.ndarray((size, 1, size), dtype=dtype, buffer=nl.sbuf)
+    load_diagonals(block, a, 0, i, 1, block)
     return block
 
 
-def select_triangle(block: Tile, upper: bool, diagonal: bool) -> Tile:
-    """Return one triangle of a block, with or without its diagonal; zeros elsewhere.
+def select_triangle(blocks: Tile, upper: bool, diagonal: bool) -> Tile:
+    """Return one triangle of each block, with or without its diagonal; zeros elsewhere.
 
     Elements are selected, not multiplied by a mask, so NaN elsewhere is removed.
     """
-    size = block.shape[0]
+    size, count = blocks.shape[0], blocks.shape[1]
     sign = 1 if upper else -1
-    chosen = nl.ndarray((size, size), dtype=block.dtype, buffer=nl.sbuf)
+    chosen = nl.ndarray(blocks.shape, dtype=blocks.dtype, buffer=nl.sbuf)
     nisa.affine_select(
         dst=chosen,
-        pattern=[[sign, size]],
+        pattern=[[0, count], [sign, size]],
         channel_multiplier=-sign,
-        on_true_tile=block,
+        on_true_tile=blocks,
         on_false_value=0.0,
         cmp_op=nl.greater_equal if diagonal else nl.greater,
     )

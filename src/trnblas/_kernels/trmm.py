@@ -90,8 +90,8 @@ def multiply(a: Tile, b: Tile, out: Tile, alpha: float, tri: Triangle) -> None:
 
 def diagonal_block(a: Tile, i: int, tri: Triangle) -> Tile:
     """Return the transpose of the triangular block M[i, i], with a diagonal of ones for unit."""
-    chosen = select_triangle(load_diagonal(a, 0, i, a.dtype), tri.upper, True)
-    size = chosen.shape[0]
+    size = block_rows(i, a.shape[1])
+    chosen = select_triangle(load_diagonal(a, i, a.dtype), tri.upper, True)[0:size, 0, 0:size]
     if tri.unit:
         nisa.affine_select(
             dst=chosen,

@@ -33,9 +33,11 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.triangular_inverse import (
-    Triangle,
-    doubling_masks,
+    Doubling,
+    doubling,
     invert_triangles,
+    new_inverses,
+    padded_identity,
 )
 from trnsolver._kernels.block_matrix import (
     block,
@@ -49,7 +51,7 @@ from trnsolver._kernels.block_matrix import (
 from trnsolver._kernels.elimination import apply_inverse, group_of
 from trnsolver._kernels.limits import LU_ORDER, block_width
 from trnsolver._kernels.qr import keep_upper
-from trnsolver._kernels.symmetric import identity, rows_of_column, select
+from trnsolver._kernels.symmetric import rows_of_column, select
 
 NEARLY_LARGEST = 1.0 - 2.0**-16
 LEAST = 2.0**-100
@@ -97,8 +99,9 @@ def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
     l_out = nl.ndarray((batch, columns, columns), dtype=nl.float32, buffer=nl.shared_hbm)
     u_out = nl.ndarray((batch, columns, columns), dtype=nl.float32, buffer=nl.shared_hbm)
     step = 2 if paired else 1
-    height, masks = block_width(n) if columns <= TILE else TILE, doubling_masks(True)
+    height = block_width(n) if columns <= TILE else TILE
     width = min(TILE, step * height)
+    table = doubling(padded_identity(width), True)
     blocks, panels = (n + height - 1) // height, (columns + width - 1) // width
     pairs = pairs_of(width, panels) if paired else None
     for q in range(batch):
@@ -112,9 +115,9 @@ def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
         nisa.memset(dst=active, value=1.0)
         for k in range(panels):
             factor_panel(x, p, active, k, width, step)
-            finish_panel(x, p, u, active, k, masks, pairs)
+            finish_panel(x, p, u, active, k, table, pairs)
         store_matrix(p_out, q, p)
-        store_lower(l_out, q, x, p, width, step)
+        store_lower(l_out, q, x, p, table.eye[0:width, 0:width], step)
         keep_upper(u)
         store_matrix(u_out, q, u)
     return p_out, l_out, u_out
@@ -330,7 +333,7 @@ def largest_across(x: Tile) -> Tile:
 
 
 def finish_panel(
-    x: Tile, p: Tile, u: Tile, active: Tile, k: int, masks: Tile, pairs: Pairs | None
+    x: Tile, p: Tile, u: Tile, active: Tile, k: int, table: Doubling, pairs: Pairs | None
 ) -> None:
     """Gather the pivot rows of panel ``k`` as rows of U, and update the active rows.
 
@@ -353,7 +356,7 @@ def finish_panel(
     trailing = panel + width
     if trailing == order:
         return
-    lower_t, inverse_t = unit_lower(block(u, k, k), masks, 1 if pairs is None else 2)
+    lower_t, inverse_t = unit_lower(block(u, k, k), table, 1 if pairs is None else 2)
     starts = strip_starts(order - trailing, 1)
     for s in range(len(starts) - 1):
         row = u[0:width, k, trailing + starts[s] : trailing + starts[s + 1]]
@@ -416,26 +419,26 @@ def write_rows(u: Tile, k: int, column: int, rows: Tile, pairs: Pairs | None) ->
         )
 
 
-def unit_lower(tile: Tile, masks: Tile, step: int) -> tuple[Tile, Tile]:
+def unit_lower(tile: Tile, table: Doubling, step: int) -> tuple[Tile, Tile]:
     """Return the transposes of the unit lower triangle of a tile and of its inverse.
 
     Diagonal blocks of ``step`` rows are those of the identity.
     """
     width = tile.shape[0]
-    eye = identity(width)
     strict_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
     before = [[-step, width // step], [0, step]]
     transpose_tile(strict_t, select(tile, before, 1, 1 - step, nl.greater))
-    lower_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=lower_t, data1=strict_t, data2=eye, op=nl.add)
-    inverse_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
-    invert_triangles([Triangle(inverse_t, strict_t, eye)], masks)
-    return lower_t, inverse_t
+    lower_t = nl.ndarray((width, 1, width), dtype=nl.float32, buffer=nl.sbuf)
+    eye = table.eye[0:width, 0:width]
+    nisa.tensor_tensor(dst=lower_t[0:width, 0, 0:width], data1=strict_t, data2=eye, op=nl.add)
+    inverse_t = new_inverses(1, table.eye)
+    invert_triangles(inverse_t, 0, lower_t, table)
+    return lower_t[0:width, 0, 0:width], inverse_t[0:width, 0, 0:width]
 
 
-def store_lower(out: Tile, q: int, x: Tile, p: Tile, width: int, step: int) -> None:
+def store_lower(out: Tile, q: int, x: Tile, p: Tile, eye: Tile, step: int) -> None:
     """Store L, the multiples in the order of pivots, with ones on its diagonal."""
-    order = x.shape[2]
+    order, width = x.shape[2], eye.shape[0]
     lower = new_matrix(width, order // width, order)
     transposed_product(lower, p, x)
     for i in range(order // width):
@@ -450,5 +453,5 @@ def store_lower(out: Tile, q: int, x: Tile, p: Tile, width: int, step: int) -> N
             cmp_op=nl.greater,
         )
         corner = block(lower, i, i)
-        nisa.tensor_tensor(dst=corner, data1=corner, data2=identity(width), op=nl.add)
+        nisa.tensor_tensor(dst=corner, data1=corner, data2=eye, op=nl.add)
     store_matrix(out, q, lower)

@@ -23,10 +23,12 @@ from __future__ import annotations
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.triangular_inverse import (
-    Triangle,
-    doubling_masks,
+    Doubling,
+    doubling,
     invert_triangles,
-    reciprocal_diagonal,
+    new_inverses,
+    padded_identity,
+    reciprocal_diagonals,
 )
 from trnsolver._kernels.block_matrix import (
     block,
@@ -67,7 +69,7 @@ def cholesky_qr(a: Tile, noise: Tile, paired: bool = False) -> tuple[Tile, Tile]
     r_out = nl.ndarray((batch, n, n), dtype=nl.float32, buffer=nl.shared_hbm)
     width = block_width(m)
     t, s = (m + width - 1) // width, (n + width - 1) // width
-    group, masks = group_of(width, 1), doubling_masks(True)
+    group, table = group_of(width, 1), doubling(padded_identity(width), True)
     turn = quarter_turn(width) if paired else None
     for k in range(batch):
         rows = new_matrix(width, t, s * width)
@@ -82,7 +84,7 @@ def cholesky_qr(a: Tile, noise: Tile, paired: bool = False) -> tuple[Tile, Tile]
             if step < SHIFTED:
                 add_to_diagonal(gram, largest_of(gram))
             pad_diagonal(gram, n)
-            inverses = upper_factor(gram, group, masks)
+            inverses = upper_factor(gram, group, table)
             solve_rows(columns, gram, inverses)
             if turn is not None:
                 keep_pairs(columns, turn)
@@ -99,24 +101,35 @@ def cholesky_qr(a: Tile, noise: Tile, paired: bool = False) -> tuple[Tile, Tile]
     return q_out, r_out
 
 
-def upper_factor(x: Tile, group: Group, masks: Tile) -> Tile:
+def upper_factor(x: Tile, group: Group, table: Doubling) -> Tile:
     """Replace the upper triangle of blocks of a block matrix by U with X = U^T U.
 
     Returns the inverses of the diagonal blocks of U, (width, blocks, width).
     """
     width, blocks = x.shape[0], x.shape[1]
-    inverses = nl.ndarray((width, blocks, width), dtype=nl.float32, buffer=nl.sbuf)
+    inverses = new_inverses(blocks, table.eye)
     for j in range(blocks):
         factor_column(x, j, width, group)
         corner = block(x, j, j)
-        start = identity(width)
-        nisa.tensor_scalar(
-            dst=start, data=start, op0=nl.multiply, operand0=reciprocal_diagonal(corner)
-        )
+        pivots = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
+        reciprocal_diagonals(pivots, x[0:width, j : j + 1, j * width : (j + 1) * width])
         upper = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)
         transpose_tile(upper, corner)
-        strict = select(upper, [[1, width]], -1, 0, nl.greater)
-        invert_triangles([Triangle(inverses[0:width, j, 0:width], strict, start)], masks)
+        # With L = D T, T unit triangular, the transpose of inv(L) is inv(D) times that of inv(T).
+        unit = select(corner, [[-1, width]], 1, 0, nl.greater)
+        nisa.scalar_tensor_tensor(
+            dst=unit,
+            data=unit,
+            op0=nl.multiply,
+            operand0=pivots,
+            op1=nl.add,
+            operand1=table.eye[0:width, 0:width],
+        )
+        unit_t = nl.ndarray((width, 1, width), dtype=nl.float32, buffer=nl.sbuf)
+        transpose_tile(unit_t[0:width, 0, 0:width], unit)
+        invert_triangles(inverses, j, unit_t, table)
+        inverse = inverses[0:width, j, 0:width]
+        nisa.tensor_scalar(dst=inverse, data=inverse, op0=nl.multiply, operand0=pivots)
         nisa.tensor_copy(dst=corner, src=upper)
     return inverses
 

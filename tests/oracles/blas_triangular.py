@@ -57,9 +57,14 @@ def solve(a, b, alpha, left, upper, trans, unit) -> tuple[np.ndarray, np.ndarray
     by its magnitude and every subtraction by an addition makes it compute W = <M_ii>^-1 for the
     inverses and Y = <M>^-1 |alpha B| for the solution, so errors are multiples of W and of Y:
 
+        columns divided by the diagonal: 3 for a reciprocal and a product; so c_2 = 3 for an inverse
+        of order 2 of the unit triangle, which is such a quotient
+
         inverse of order 2s from two of order s, whose error is c_s u W: the product with the block
-        beside them has (c_s + s) u, the next one 2 c_s + 2 s, that is c_2s = 2 c_s + 2 s; from
-        c_1 = 2 for a reciprocal follows c_N = N (2 + log2 N)
+        beside them has (c_s + s + 3) u, the next one 2 c_s + 2 s + 3, that is
+        c_2s = 2 c_s + 2 s + 3, so c_N = N (2 + log2 N) - 3
+
+        rows of the inverse divided by the diagonal: 3 again, c_N = N (2 + log2 N)
 
         row block i, after blocks with c_{i-1} u Y: its sum of iN terms, the scaling by alpha and
         the difference have (c_{i-1} + iN + 2) u; the product with the inverse adds N for its sum

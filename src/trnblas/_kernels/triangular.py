@@ -25,6 +25,7 @@ from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile, transpose_tiles
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles, row_tiles
 from trnsci.core.tiles.transfers import copy
+from trnsci.core.tiles.triangular_inverse import select
 
 BANKS = 4
 """Maximum PSUM banks of one row of results."""
@@ -212,22 +213,11 @@ def load_diagonal(a: Tile, i: int, dtype: Any) -> Tile:
 
 
 def select_triangle(blocks: Tile, upper: bool, diagonal: bool) -> Tile:
-    """Return one triangle of each block, with or without its diagonal; zeros elsewhere.
-
-    Elements are selected, not multiplied by a mask, so NaN elsewhere is removed.
-    """
+    """Return one triangle of each block, with or without its diagonal; zeros elsewhere."""
     size, count = blocks.shape[0], blocks.shape[1]
     sign = 1 if upper else -1
-    chosen = nl.ndarray(blocks.shape, dtype=blocks.dtype, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=chosen,
-        pattern=[[0, count], [sign, size]],
-        channel_multiplier=-sign,
-        on_true_tile=blocks,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal if diagonal else nl.greater,
-    )
-    return chosen
+    op = nl.greater_equal if diagonal else nl.greater
+    return select(blocks, [[0, count], [sign, size]], -sign, 0, op)
 
 
 def load_transposed(a: Tile, q: int, i: int, k: int, transposed: bool, dtype: Any) -> Tile:

@@ -26,14 +26,16 @@ from typing import NamedTuple
 
 from trnblas._kernels.triangular import (
     PANEL_BYTES,
-    Chunk,
     Triangle,
+    add_product,
     block_rows,
     column_chunks,
     load_diagonals,
     load_panel,
     load_transposed,
+    panel_strip,
     panel_width,
+    result_strips,
     select_triangle,
     store_panel,
     store_zeros,
@@ -42,7 +44,7 @@ from trnblas._kernels.triangular import (
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
 from trnsci.core.tiles.hardware import BANK, TILE
-from trnsci.core.tiles.tiling import column_start, column_tiles, row_tiles
+from trnsci.core.tiles.tiling import row_tiles
 from trnsci.core.tiles.triangular_inverse import (
     doubling,
     invert_triangles,
@@ -69,23 +71,6 @@ class Inverses(NamedTuple):
     matrices: int
     transposed: Tile
     pivots: Tile | None
-
-
-class Piece(NamedTuple):
-    """Columns of a panel that are multiplied by one matrix and summed in one PSUM bank.
-
-    Attributes:
-        matrix: Number of the matrix.
-        strip: Number of the bank.
-        first, last: Columns of the panel.
-        start: First of these columns in the bank.
-    """
-
-    matrix: int
-    strip: int
-    first: int
-    last: int
-    start: int
 
 
 @nki.jit
@@ -216,82 +201,30 @@ def solve(
     chunks = column_chunks(q, count, columns, width)
     for c in range(len(chunks)):
         panel = load_panel(b, chunks[c], tri.left, nl.float32)
-        each = pieces(chunks[c], panel, chunks[c][0] - q, inverses.matrices)
+        # A matrix multiplies the columns of its system, a single one all columns.
+        each = chunks[c][1] if inverses.matrices > 1 else 1
+        start = chunks[c][0] - q if inverses.matrices > 1 else 0
+        pitch = panel.shape[2] // each
         for step in range(blocks):
             i = step if tri.lower else blocks - 1 - step
             first = 0 if tri.lower else i + 1
-            sums = strips_of(each, block_rows(i, order))
-            for k in range(first, first + step):
-                block, matrix = None, -1
-                for p in range(len(each)):
-                    if each[p].matrix != matrix:
-                        matrix = each[p].matrix
-                        block = load_transposed(a, q + matrix, i, k, tri.transposed, nl.float32)
-                    multiply_piece(sums, block, panel, k, each[p], k > first)
-            finish_row(panel, sums, each, inverses, i, alpha, step > 0)
+            for m in range(each):
+                side = panel[0:TILE, 0:blocks, m * pitch : (m + 1) * pitch]
+                sums = result_strips(block_rows(i, order), pitch)
+                for k in range(first, first + step):
+                    block = load_transposed(a, q + start + m, i, k, tri.transposed, nl.float32)
+                    add_product(sums, block, side, k, k == first)
+                scale_row(side, sums, i, alpha, step > 0)
+            for m in range(each):
+                side = panel[0:TILE, 0:blocks, m * pitch : (m + 1) * pitch]
+                finish_row(side, inverses, i, i * inverses.matrices + start + m, order)
         store_panel(out, chunks[c], tri.left, panel)
 
 
-def pieces(chunk: Chunk, panel: Tile, matrix: int, matrices: int) -> list[Piece]:
-    """Return the pieces of a panel, whose first system has number ``matrix`` of ``matrices``.
-
-    A single matrix multiplies whole strips; of several, each multiplies the columns of its system.
-    """
-    found, width = [], panel.shape[2]
-    if matrices == 1 or chunk[1] == 1:
-        for s in range(column_tiles(width)):
-            first, last = column_start(s, width), column_start(s + 1, width)
-            found.append(Piece(0 if matrices == 1 else matrix, s, first, last, 0))
-        return found
-    pitch = width // chunk[1]
-    for m in range(chunk[1]):
-        strip, start = m // (BANK // pitch), m % (BANK // pitch) * pitch
-        found.append(Piece(matrix + m, strip, m * pitch, (m + 1) * pitch, start))
-    return found
-
-
-def strips_of(each: list[Piece], rows: int) -> list[Tile]:
-    """Return PSUM tiles, a bank each, for a row of results."""
-    strips = []
-    for p in range(len(each)):
-        if p + 1 == len(each) or each[p + 1].strip > each[p].strip:
-            width = each[p].start + each[p].last - each[p].first
-            strips.append(nl.ndarray((rows, width), dtype=nl.float32, buffer=nl.psum))
-    return strips
-
-
-def in_strip(strips: list[Tile], piece: Piece) -> Tile:
-    """Return the columns of a piece in its strip."""
-    strip = strips[piece.strip]
-    return strip[0 : strip.shape[0], piece.start : piece.start + piece.last - piece.first]
-
-
-def multiply_piece(
-    strips: list[Tile], stationary: Tile, panel: Tile, k: int, piece: Piece, summed: bool
-) -> None:
-    """Add ``stationary.T`` times columns of block ``k`` of a panel to a strip, or write it."""
-    nisa.nc_matmul(
-        dst=in_strip(strips, piece),
-        stationary=stationary,
-        moving=panel[0 : stationary.shape[0], k, piece.first : piece.last],
-        accumulate=summed,
-    )
-
-
-def finish_row(
-    panel: Tile,
-    sums: list[Tile],
-    each: list[Piece],
-    inverses: Inverses,
-    i: int,
-    alpha: float,
-    summed: bool,
-) -> None:
-    """Replace block ``i`` of a panel by ``inv(M_ii) (alpha B_i - sum)``."""
-    rows, begin = sums[0].shape[0], 0
+def scale_row(panel: Tile, sums: list[Tile], i: int, alpha: float, summed: bool) -> None:
+    """Replace block ``i`` of a panel by ``alpha B_i - sum``."""
     for s in range(len(sums)):
-        end = begin + sums[s].shape[1]
-        side = panel[0:rows, i, begin:end]
+        side = panel_strip(panel, sums[s].shape[0], i, s)
         if summed:
             nisa.scalar_tensor_tensor(
                 dst=side,
@@ -303,20 +236,15 @@ def finish_row(
             )
         elif alpha != 1.0:
             nisa.tensor_scalar(dst=side, data=side, op0=nl.multiply, operand0=alpha)
-        begin = end
-    solved = strips_of(each, rows)
-    for p in range(len(each)):
-        slot = i * inverses.matrices + each[p].matrix
-        stationary = inverses.transposed[0:rows, slot, 0:rows]
-        multiply_piece(solved, stationary, panel, i, each[p], False)
-    for p in range(len(each)):
-        slot = i * inverses.matrices + each[p].matrix
-        scale = 1.0
-        if inverses.pivots is not None:
-            scale = inverses.pivots[0:rows, slot : slot + 1]
-        nisa.activation(
-            dst=panel[0:rows, i, each[p].first : each[p].last],
-            op=nl.copy,
-            data=in_strip(solved, each[p]),
-            scale=scale,
-        )
+
+
+def finish_row(panel: Tile, inverses: Inverses, i: int, slot: int, order: int) -> None:
+    """Multiply block ``i`` of a panel by ``inv(M_ii)``, which has number ``slot``."""
+    rows, scale = block_rows(i, order), 1.0
+    if inverses.pivots is not None:
+        scale = inverses.pivots[0:rows, slot : slot + 1]
+    solved = result_strips(rows, panel.shape[2])
+    add_product(solved, inverses.transposed[0:rows, slot, 0:rows], panel, i, True)
+    for s in range(len(solved)):
+        side = panel_strip(panel, rows, i, s)
+        nisa.activation(dst=side, op=nl.copy, data=solved[s], scale=scale)

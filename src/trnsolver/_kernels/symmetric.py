@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.triangular_inverse import select
 
 EXPONENT_BITS = 0x7F800000
 LOWEST_EXPONENT_BIT = 0x00800000
@@ -16,21 +17,6 @@ LEAST_SCALE, MOST_SCALE = 2.0**-100, 2.0**116
 """Range of scales with reciprocals and roots; NaN and infinity use the largest."""
 LAST = 3.0e38
 """Eigenvalue of padding, above all eigenvalues of a scaled matrix."""
-
-
-def select(src: Tile, pattern: list[list[int]], multiplier: int, offset: int, op: object) -> Tile:
-    """Return ``src`` where ``multiplier * p + pattern + offset`` satisfies ``op`` 0, else zeros."""
-    dst = nl.ndarray(src.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=dst,
-        pattern=pattern,
-        channel_multiplier=multiplier,
-        offset=offset,
-        on_true_tile=src,
-        on_false_value=0.0,
-        cmp_op=op,
-    )
-    return dst
 
 
 def identity(size: int) -> Tile:

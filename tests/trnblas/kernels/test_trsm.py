@@ -174,6 +174,26 @@ def test_batches_with_a_matrix_each(flags, dtype):
         assert_within(got[k], *oracle.solve(a[k], b[k], 0.5, *flags))
 
 
+@each_case("generation", GENERATIONS)
+@each_case("columns", [1, 7, 170, 600])
+@each_case("flags", [(True, True, False, False), (False, False, False, True)])
+def test_batches_around_a_lock_step(flags, columns, generation):
+    # 17 systems of one block, nine of two blocks of which the second has 72 rows.
+    left, upper, _, unit = flags
+    for count, order in ((17, 33), (9, 200)):
+        a, b = batch(count, order, columns, left)
+        poisoned = np.stack([oracle.hidden(matrix, upper, unit) for matrix in a])
+        got = run(batched_trsm, generation, poisoned, b, 0.5, *flags)
+        for k in range(count):
+            assert_within(got[k], *oracle.solve(a[k], b[k], 0.5, *flags))
+
+
+def test_a_lock_step_of_matrices_takes_three_transfers():
+    a, b = zeros(32, 128, 128), zeros(32, 128, 64)
+    count = Count(batched_trsm, "gen2", a, b, 1.0, True, True, False, False)
+    assert count.instructions["dma_copy"] == 2 * 3
+
+
 # From the left and from the right, by a triangle of either kind.
 @each_case("columns", [1, 70, 600, 2050])
 @each_case("flags", [(True, True, True, False), (False, False, True, False)])

@@ -30,12 +30,8 @@ from trnsci.core.tiles.gemm_tiles import Tile
 
 LEVELS = 7
 """Doublings from 1 to 128."""
-QUADRANT = 32
-"""Instructions begin at partitions 0, 32, 64 or 96."""
-GROUPS = 4
-"""Groups whose instructions take turns."""
-GROUP = 4
-"""Tiles that one instruction copies: half of their columns fill half of a PSUM bank."""
+GROUP, GROUPS = 4, 4
+"""Most tiles that one instruction copies; groups of them whose instructions take turns."""
 
 
 class Doubling(NamedTuple):
@@ -43,13 +39,11 @@ class Doubling(NamedTuple):
 
     Attributes:
         lower: Whether the tiles are lower triangular.
-        levels: Number of doublings.
-        eye: The identity, with columns of zeros up to a power of two.
+        eye: Their ``padded_identity``.
         signs: For each doubling, columns of I - E, where E has ones in the blocks of T_s.
     """
 
     lower: bool
-    levels: int
     eye: Tile
     signs: Tile
 
@@ -57,21 +51,11 @@ class Doubling(NamedTuple):
 def padded_identity(size: int) -> Tile:
     """Return the identity of ``size`` rows, with columns of zeros up to a power of two."""
     width = 4
-    for level in range(LEVELS):
-        if 2**level < size:
-            width = max(4, 2 ** (level + 1))
+    while width < size:
+        width = 2 * width
     ones = nl.ndarray((size, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=1.0)
-    eye = nl.ndarray((size, width), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=eye,
-        pattern=[[1, width]],
-        channel_multiplier=-1,
-        on_true_tile=ones,
-        on_false_value=0.0,
-        cmp_op=nl.equal,
-    )
-    return eye
+    return select(ones, [[1, width]], -1, 0, nl.equal)
 
 
 def doubling(eye: Tile, lower: bool) -> Doubling:
@@ -80,39 +64,50 @@ def doubling(eye: Tile, lower: bool) -> Doubling:
     With s = 2^level, column 2 s g + r of a 2s-block, 0 <= r < s, has the rows p of a lower T_s with
     s <= p - 2 s g < 2 s. Column 2 s g + s + r has those of an upper one, 0 <= p - 2 s g < s.
     """
-    size, width = eye.shape
-    signs = nl.ndarray((size, LEVELS, width // 2), dtype=nl.float32, buffer=nl.sbuf)
+    size, half = eye.shape[0], eye.shape[1] // 2
+    signs = nl.ndarray((size, LEVELS, half), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=signs, value=-1.0)
-    levels = 0
     for level in range(LEVELS):
         s = 2**level
         if s < size:
-            levels = level + 1
-            sign = signs[0:size, level, 0 : width // 2]
-            low, column = (s, 0) if lower else (0, s)
-            keep_where(sign, s, 0, -low, nl.greater_equal, 0.0)
-            keep_where(sign, s, 0, -low - s, nl.less, 0.0)
-            keep_where(sign, s, -1, -column, nl.not_equal, 1.0)
-    return Doubling(lower, levels, eye, signs)
+            sign, low = signs[0:size, level, 0:half], s if lower else 0
+            rows, diagonal = [[-2 * s, half // s], [0, s]], [[-2 * s, half // s], [-1, s]]
+            select(sign, rows, 1, -low, nl.greater_equal, dst=sign)
+            select(sign, rows, 1, -low - s, nl.less, dst=sign)
+            select(sign, diagonal, 1, low - s, nl.not_equal, 1.0, dst=sign)
+    return Doubling(lower, eye, signs)
 
 
-def keep_where(tile: Tile, s: int, step: int, offset: int, compare: Any, other: float) -> None:
-    """Write ``other`` where ``p - 2 s g + step r + offset`` does not compare with 0 as stated."""
+def select(
+    src: Tile,
+    pattern: list[list[int]],
+    multiplier: int,
+    offset: int,
+    op: Any,
+    other: float = 0.0,
+    dst: Tile | None = None,
+) -> Tile:
+    """Return ``src`` where ``multiplier * p + pattern + offset`` satisfies ``op`` 0, else a number.
+
+    Elements are selected, not multiplied by a mask, so NaN elsewhere is removed.
+    """
+    if dst is None:
+        dst = nl.ndarray(src.shape, dtype=src.dtype, buffer=nl.sbuf)
     nisa.affine_select(
-        dst=tile,
-        pattern=[[-2 * s, tile.shape[1] // s], [step, s]],
-        channel_multiplier=1,
+        dst=dst,
+        pattern=pattern,
+        channel_multiplier=multiplier,
         offset=offset,
-        on_true_tile=tile,
+        on_true_tile=src,
         on_false_value=other,
-        cmp_op=compare,
+        cmp_op=op,
     )
+    return dst
 
 
 def new_inverses(count: int, eye: Tile) -> Tile:
     """Return an unwritten tile for inverses, or their transposes."""
-    size, width = eye.shape
-    return nl.ndarray((size, count, width), dtype=nl.float32, buffer=nl.sbuf)
+    return nl.ndarray((eye.shape[0], count, eye.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
 
 
 def invert_triangles(inverses_t: Tile, first: int, units_t: Tile, table: Doubling) -> None:
@@ -124,147 +119,120 @@ def invert_triangles(inverses_t: Tile, first: int, units_t: Tile, table: Doublin
         units_t: The transposes of the tiles, (rows, tiles, rows), with ones on their diagonals.
         table: ``doubling`` of the tiles.
     """
-    size, width = table.eye.shape
-    inverses = []
-    total = units_t.shape[1]
+    size, total = units_t.shape[0], units_t.shape[1]
     group = min(GROUP, (total + GROUPS - 1) // GROUPS)
+    inverses = []
     for f in range(0, total, group):
         count = min(group, total - f)
         inverse = new_inverses(count, table.eye)
-        identities = table.eye.ap(pattern=[[width, size], [0, count], [1, width]], offset=0)
-        nisa.tensor_copy(dst=inverse, src=identities)
-        start = first + f
-        nisa.tensor_copy(dst=inverses_t[0:size, start : start + count, 0:width], src=identities)
+        width = table.eye.shape[1]
+        eye = table.eye.ap(pattern=[[width, size], [0, count], [1, width]], offset=0)
+        nisa.tensor_copy(dst=inverse, src=eye)
+        nisa.tensor_copy(dst=inverses_t[0:size, first + f : first + f + count, 0:width], src=eye)
         inverses.append(inverse)
-    groups = len(inverses)
-    halves = size > 2 * QUADRANT
-    for level in range(table.levels - 1 if halves else table.levels):
-        factors = []
-        for g in range(groups):
-            factors.append(doubling_products(inverses[g], units_t, g * group, level, table))
-        for g in range(groups):
-            double_inverses(inverses[g], inverses_t, first + g * group, factors[g], level, table)
-    if halves:
-        factors = []
-        for g in range(groups):
-            factors.append(half_products(inverses[g], units_t, g * group, table))
-        for g in range(groups):
-            join_halves(inverses_t, first + g * group, factors[g], table)
+    for level in range(LEVELS):
+        if 2**level < size:
+            factors = []
+            for g in range(len(inverses)):
+                units = units_t[0:size, g * group : g * group + inverses[g].shape[1], 0:size]
+                factors.append(doubling_factors(inverses[g], units, level, table))
+            for g in range(len(inverses)):
+                start = first + g * group
+                double_inverses(inverses[g], inverses_t, start, factors[g], level, table)
 
 
-def doubling_products(
-    inverses: Tile, units_t: Tile, first: int, level: int, table: Doubling
-) -> Tile:
-    """Return the changed columns of the factors Q of some inverses; X_2 is Q."""
-    size, count, width = inverses.shape
-    half, s = width // 2, 2**level
-    near = 0 if table.lower else s
-    factors = nl.ndarray((size, count * half // s, s), dtype=nl.float32, buffer=nl.sbuf)
-    products = nl.ndarray((size, count * half // s, s), dtype=nl.float32, buffer=nl.psum)
-    for i in range(count):
-        nisa.nc_matmul(
-            dst=columns_of_one(products, i, count),
-            stationary=units_t[0:size, first + i, 0:size],
-            moving=half_columns(inverses, i, 1, s, near),
-            is_moving_onezero=level == 0,
-        )
+def doubling_factors(inverses: Tile, units_t: Tile, level: int, table: Doubling) -> Tile:
+    """Return the changed columns of the factors Q of some inverses, which X_1 replaces by Q.
+
+    Args:
+        inverses: The inverses X_s.
+        units_t: The transposes of their tiles.
+        level: The doubling, of s = 2^level.
+        table: ``doubling`` of the tiles.
+    """
+    size, count, half = inverses.shape[0], inverses.shape[1], table.signs.shape[2]
+    s = 2**level
+    near = halves(inverses, s, table.lower)
+    if joins(level, size):
+        k, m = parts(s, size, table.lower)
+        change = products(units_t[k[0] : k[1], 0:count, m[0] : m[1]], near[k[0] : k[1]], False)
+        factors = nl.ndarray((size, count, 1, s), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=factors[m[0] : m[1]], data=change, op0=nl.multiply, operand0=-1.0)
+        return factors
     signs = table.signs.ap(
         pattern=[[LEVELS * half, size], [0, count], [s, half // s], [1, s]], offset=level * half
     )
-    if level == 0:
-        factors = half_columns(inverses, 0, count, s, near)
-    nisa.tensor_tensor(dst=factors, data1=products, data2=signs, op=nl.multiply)
+    factors = near
+    if level > 0:
+        factors = nl.ndarray(near.shape, dtype=nl.float32, buffer=nl.sbuf)
+    change = products(units_t, near, level == 0)
+    nisa.tensor_tensor(dst=factors, data1=change, data2=signs, op=nl.multiply)
     return factors
 
 
 def double_inverses(
     inverses: Tile, inverses_t: Tile, first: int, factors: Tile, level: int, table: Doubling
 ) -> None:
-    """Multiply some inverses by factors, and transpose what changes."""
+    """Multiply inverses by their factors, and transpose what changes.
+
+    The last doubling, whose halves of rows are partitions, computes only the transposes.
+    """
     size, count, width = inverses.shape
-    half, s = width // 2, 2**level
-    near = 0 if table.lower else s
-    if level > 0:
-        direct = nl.ndarray(factors.shape, dtype=nl.float32, buffer=nl.psum)
-        for i in range(count):
-            nisa.nc_matmul(
-                dst=columns_of_one(direct, i, count),
-                stationary=inverses_t[0:size, first + i, 0:size],
-                moving=columns_of_one(factors, i, count),
-            )
-        nisa.tensor_copy(dst=half_columns(inverses, 0, count, s, near), src=direct)
-    turned = nl.ndarray((size, count * half // s, s), dtype=nl.float32, buffer=nl.psum)
-    for i in range(count):
-        nisa.nc_matmul(
-            dst=columns_of_one(turned, i, count),
-            stationary=inverses[0:size, i, 0:size],
-            moving=half_columns(table.eye.reshape((size, 1, width)), 0, 1, s, s - near),
-            is_moving_onezero=True,
+    s = 2**level
+    old_t = inverses_t[0:size, first : first + count, 0:size]
+    far = halves(inverses_t, s, not table.lower)[0:size, first : first + count]
+    if joins(level, size):
+        k, m = parts(s, size, table.lower)
+        left = factors[m[0] : m[1], 0:count, 0, 0 : k[1] - k[0]]
+        turned, far = products(left, far[m[0] : m[1]], False), far[k[0] : k[1]]
+    else:
+        if level > 0:
+            near = halves(inverses, s, table.lower)
+            nisa.tensor_copy(dst=near, src=products(old_t, factors, False))
+        eyes = table.eye.ap(
+            pattern=[[width, size], [0, count], [2 * s, width // (2 * s)], [1, s]],
+            offset=s if table.lower else 0,
         )
-    changed = half_columns(inverses_t, first, count, s, s - near)
-    nisa.activation(dst=changed, op=nl.copy, data=turned)
+        turned = products(inverses[0:size, 0:count, 0:size], eyes, True)
+    nisa.activation(dst=far, op=nl.copy, data=turned)
 
 
-def half_products(inverses: Tile, units_t: Tile, first: int, table: Doubling) -> Tile:
-    """Return -T_s X_s for the last doubling, on the partitions of its rows of T."""
-    size, count = inverses.shape[0], inverses.shape[1]
-    s = table.eye.shape[1] // 2
-    begin, end = (0, s) if table.lower else (s, size)
-    low, high = (s, size) if table.lower else (0, s)
-    products = nl.ndarray((high - low, count, s), dtype=nl.float32, buffer=nl.psum)
-    for i in range(count):
-        nisa.nc_matmul(
-            dst=products[0 : high - low, i, 0:s],
-            stationary=units_t[begin:end, first + i, low:high],
-            moving=inverses[begin:end, i, begin : begin + s],
-        )
-    factors = nl.ndarray((size, count, s), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=factors[low:high], data=products, op0=nl.multiply, operand0=-1.0)
-    return factors
+def joins(level: int, size: int) -> bool:
+    """Return whether a doubling is the last, of halves that begin at partitions 0 and 32 or 64."""
+    return 2**level >= 32 and 2 ** (level + 1) >= size
 
 
-def join_halves(inverses_t: Tile, first: int, factors: Tile, table: Doubling) -> None:
-    """Write the block of the last doubling: ``factors.T`` times the transposed inverse."""
-    size, count, s = factors.shape
-    begin, end = (0, s) if table.lower else (s, size)
-    low, high = (s, size) if table.lower else (0, s)
-    joined = nl.ndarray((end - begin, count, s), dtype=nl.float32, buffer=nl.psum)
-    for i in range(count):
-        nisa.nc_matmul(
-            dst=joined[0 : end - begin, i, 0:s],
-            stationary=factors[low:high, i, 0 : end - begin],
-            moving=inverses_t[low:high, first + i, low : low + s],
-        )
-    changed = inverses_t[begin:end, first : first + count, low : low + s]
-    nisa.activation(dst=changed, op=nl.copy, data=joined)
+def parts(s: int, size: int, lower: bool) -> tuple[tuple[int, int], tuple[int, int]]:
+    """Return the bounds of the columns and of the rows of T_s in the last doubling."""
+    return ((0, s), (s, size)) if lower else ((s, size), (0, s))
 
 
-def columns_of_one(x: Tile, i: int, count: int) -> Tile:
-    """Return the columns of tile ``i`` of ``count`` in a tile of (rows, count * runs, run)."""
-    rows, runs, run = x.shape
-    return x[0:rows, i * runs // count : (i + 1) * runs // count, 0:run]
+def halves(x: Tile, s: int, first: bool) -> Tile:
+    """Return the first or the second ``s`` columns of each 2s: (rows, tiles, runs, columns)."""
+    size, count, width = x.shape
+    runs, half = width // (2 * s), 0 if first else 1
+    return x.reshape((size, count, runs, 2, s))[0:size, 0:count, 0:runs, half, 0:s]
 
 
-def half_columns(x: Tile, first: int, count: int, s: int, offset: int) -> Tile:
-    """Return every other ``s`` columns of some tiles, beginning at column ``offset``."""
-    size, tiles, width = x.shape
-    return x.ap(
-        pattern=[[tiles * width, size], [2 * s, count * width // (2 * s)], [1, s]],
-        offset=first * width + offset,
+def products(left_t: Tile, right: Tile, one_zero: bool) -> Tile:
+    """Return the product of each tile with its columns, where ``one_zero`` has only 0 and 1."""
+    depth, count, rows = left_t.shape
+    total = nl.ndarray(
+        (rows, count, right.shape[2], right.shape[3]), dtype=nl.float32, buffer=nl.psum
     )
+    for i in range(count):
+        nisa.nc_matmul(
+            dst=total[0:rows, i],
+            stationary=left_t[0:depth, i, 0:rows],
+            moving=right[0:depth, i],
+            is_moving_onezero=one_zero,
+        )
+    return total
 
 
 def reciprocal_diagonals(columns: Tile, blocks: Tile) -> None:
     """Write the reciprocals of the diagonals of square blocks, (rows, blocks, rows), to columns."""
     size, count = columns.shape
-    diagonal = nl.ndarray(blocks.shape, dtype=nl.float32, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=diagonal,
-        pattern=[[0, count], [1, size]],
-        channel_multiplier=-1,
-        on_true_tile=blocks,
-        on_false_value=0.0,
-        cmp_op=nl.equal,
-    )
-    nisa.tensor_reduce(dst=columns, op=nl.add, data=diagonal, axis=2)
+    diagonals = select(blocks, [[0, count], [1, size]], -1, 0, nl.equal)
+    nisa.tensor_reduce(dst=columns, op=nl.add, data=diagonals, axis=2)
     nisa.reciprocal(dst=columns, data=columns)

@@ -21,11 +21,10 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile, transpose_tiles
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile, transpose_tiles
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles, row_tiles
 from trnsci.core.tiles.transfers import copy
-from trnsci.core.tiles.triangular_inverse import select
 
 BANKS = 4
 """Maximum PSUM banks of one row of results."""

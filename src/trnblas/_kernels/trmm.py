@@ -36,7 +36,7 @@ from trnblas._kernels.triangular import (
     triangle,
 )
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsci.core.tiles.tiling import row_tiles
 
 
@@ -93,14 +93,7 @@ def diagonal_block(a: Tile, i: int, tri: Triangle) -> Tile:
     size = block_rows(i, a.shape[1])
     chosen = select_triangle(load_diagonal(a, i, a.dtype), tri.upper, True)[0:size, 0, 0:size]
     if tri.unit:
-        nisa.affine_select(
-            dst=chosen,
-            pattern=[[1, size]],
-            channel_multiplier=-1,
-            on_true_tile=chosen,
-            on_false_value=1.0,
-            cmp_op=nl.not_equal,
-        )
+        select(chosen, [[1, size]], -1, 0, nl.not_equal, 1.0, dst=chosen)
     if tri.transposed:
         return chosen
     block = nl.ndarray((size, size), dtype=a.dtype, buffer=nl.sbuf)

@@ -11,9 +11,9 @@ Limits   float32; padding is zeros
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsci.core.tiles.hardware import BANK
-from trnsolver._kernels.symmetric import identity, mirror_lower, rows_of_column, select
+from trnsolver._kernels.symmetric import identity, mirror_lower, rows_of_column
 
 
 def new_matrix(width: int, blocks: int, columns: int) -> Tile:

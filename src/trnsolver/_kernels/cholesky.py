@@ -16,12 +16,12 @@ Lever    one read of half of the matrix, which is stored as it is factored; rows
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.gemm_tiles import Tile, select
 from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.block_matrix import block, new_matrix
 from trnsolver._kernels.elimination import Group, factor_column, group_of
 from trnsolver._kernels.limits import CHOLESKY_ORDER
-from trnsolver._kernels.symmetric import identity, mirror_lower, select
+from trnsolver._kernels.symmetric import identity, mirror_lower
 
 
 @nki.jit

@@ -18,7 +18,7 @@ Lever    everything stays in SBUF; updates are products with 512 moving columns
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsolver._kernels.block_matrix import (
     block,
     copy_matrix,
@@ -48,7 +48,6 @@ from trnsolver._kernels.symmetric import (
     identity,
     ranks,
     rows_of_column,
-    select,
     unit_columns,
 )
 

@@ -17,7 +17,7 @@ Lever    one launch for a whole batch, 128 / order matrices at once, everything 
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.jacobi import (
     FIRST_DAMPING,
@@ -36,7 +36,6 @@ from trnsolver._kernels.symmetric import (
     mirror_lower,
     ranks,
     rows_of_column,
-    select,
     unit_columns,
 )
 

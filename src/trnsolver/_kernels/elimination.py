@@ -23,7 +23,7 @@ import math
 from typing import NamedTuple
 
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsolver._kernels.block_matrix import block
 from trnsolver._kernels.symmetric import belonging, identity
 
@@ -86,14 +86,7 @@ def factor_column(x: Tile, j: int, size: int, group: Group) -> None:
         factor_panel(x, pivots, j, c, min(step, size - c), sums, group)
     scale_columns(x, j, roots_or_nan(pivots), group)
     corner = block(x, j, j)
-    nisa.affine_select(
-        dst=corner,
-        pattern=[[-1, width]],
-        channel_multiplier=1,
-        on_true_tile=corner,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
+    select(corner, [[-1, width]], 1, 0, nl.greater_equal, dst=corner)
     for i in range(j + 1, blocks):
         transpose_tile(block(x, j, i), block(x, i, j))
 

@@ -30,7 +30,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.triangular_inverse import (
     Doubling,
@@ -51,7 +51,7 @@ from trnsolver._kernels.block_matrix import (
 from trnsolver._kernels.elimination import apply_inverse, group_of
 from trnsolver._kernels.limits import LU_ORDER, block_width
 from trnsolver._kernels.qr import keep_upper
-from trnsolver._kernels.symmetric import rows_of_column, select
+from trnsolver._kernels.symmetric import rows_of_column
 
 NEARLY_LARGEST = 1.0 - 2.0**-16
 LEAST = 2.0**-100
@@ -443,15 +443,8 @@ def store_lower(out: Tile, q: int, x: Tile, p: Tile, eye: Tile, step: int) -> No
     transposed_product(lower, p, x)
     for i in range(order // width):
         row = lower[0:width, i, :]
-        nisa.affine_select(
-            dst=row,
-            pattern=[[-step, order // step], [0, step]],
-            channel_multiplier=1,
-            offset=i * width + 1 - step,
-            on_true_tile=row,
-            on_false_value=0.0,
-            cmp_op=nl.greater,
-        )
+        before = [[-step, order // step], [0, step]]
+        select(row, before, 1, i * width + 1 - step, nl.greater, dst=row)
         corner = block(lower, i, i)
         nisa.tensor_tensor(dst=corner, data1=corner, data2=eye, op=nl.add)
     store_matrix(out, q, lower)

@@ -21,7 +21,7 @@ Lever    no sequence of reflections: all work is products of 128 x 128 x 512
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsci.core.tiles.triangular_inverse import (
     Doubling,
     doubling,
@@ -44,7 +44,7 @@ from trnsolver._kernels.block_matrix import (
 )
 from trnsolver._kernels.elimination import Group, apply_inverse, factor_column, group_of
 from trnsolver._kernels.limits import SBUF_BYTES, block_width, qr_bytes
-from trnsolver._kernels.symmetric import exponent_scale, identity, select
+from trnsolver._kernels.symmetric import exponent_scale, identity
 
 SHIFTED, PASSES = 3, 5
 SHIFT = 2.0**-19
@@ -233,12 +233,4 @@ def keep_upper(x: Tile) -> None:
     width, blocks, columns = x.shape
     for i in range(blocks):
         row = x[0:width, i, :]
-        nisa.affine_select(
-            dst=row,
-            pattern=[[1, columns]],
-            channel_multiplier=-1,
-            offset=-i * width,
-            on_true_tile=row,
-            on_false_value=0.0,
-            cmp_op=nl.greater_equal,
-        )
+        select(row, [[1, columns]], -1, -i * width, nl.greater_equal, dst=row)

@@ -16,7 +16,7 @@ Lever    all sweeps are one loop on the device
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 from trnsci.core.tiles.hardware import TILE
 from trnsolver._kernels.block_matrix import run_starts
 from trnsolver._kernels.elimination import reciprocal_root
@@ -28,7 +28,6 @@ from trnsolver._kernels.symmetric import (
     identity,
     ranks,
     rows_of_column,
-    select,
     unit_columns,
 )
 

@@ -8,8 +8,7 @@ Limits   float32; results do not depend on the upper triangle, even if it has Na
 from __future__ import annotations
 
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiles.gemm_tiles import Tile, transpose_tile
-from trnsci.core.tiles.triangular_inverse import select
+from trnsci.core.tiles.gemm_tiles import Tile, select, transpose_tile
 
 EXPONENT_BITS = 0x7F800000
 LOWEST_EXPONENT_BIT = 0x00800000

@@ -294,22 +294,40 @@ def group_starts(first: int, last: int, extent: int, n0: int) -> list[int]:
     return starts
 
 
+def select(
+    src: Tile,
+    pattern: list[list[int]],
+    multiplier: int,
+    offset: int,
+    op: Any,
+    other: float = 0.0,
+    dst: Tile | None = None,
+) -> Tile:
+    """Return ``src`` where ``multiplier * p + pattern + offset`` satisfies ``op`` 0, else a number.
+
+    Elements are selected, not multiplied by a mask, so NaN elsewhere is removed.
+    """
+    if dst is None:
+        dst = nl.ndarray(src.shape, dtype=src.dtype, buffer=nl.sbuf)
+    nisa.affine_select(
+        dst=dst,
+        pattern=pattern,
+        channel_multiplier=multiplier,
+        offset=offset,
+        on_true_tile=src,
+        on_false_value=other,
+        cmp_op=op,
+    )
+    return dst
+
+
 def triangle_mask(upper: bool) -> Tile:
     """Return a (128, 128) tile with 1 on and above the diagonal, or on and below it."""
     ones = nl.ndarray((TILE, TILE), dtype=nl.uint8, buffer=nl.sbuf)
     nisa.memset(dst=ones, value=1)
-    mask = nl.ndarray((TILE, TILE), dtype=nl.uint8, buffer=nl.sbuf)
     sign = 1 if upper else -1
     # column - row >= 0 above the diagonal
-    nisa.affine_select(
-        dst=mask,
-        pattern=[[sign, TILE]],
-        channel_multiplier=-sign,
-        on_true_tile=ones,
-        on_false_value=0.0,
-        cmp_op=nl.greater_equal,
-    )
-    return mask
+    return select(ones, [[sign, TILE]], -sign, 0, nl.greater_equal)
 
 
 def load_symmetric_panel(

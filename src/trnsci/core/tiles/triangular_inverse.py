@@ -23,10 +23,10 @@ Cost     20 products of 128 x 128 x 64 for each tile; four tiles are copied by o
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from trnsci.core.nki import nisa, nl
-from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.gemm_tiles import Tile, select
 
 LEVELS = 7
 """Doublings from 1 to 128."""
@@ -76,33 +76,6 @@ def doubling(eye: Tile, lower: bool) -> Doubling:
             select(sign, rows, 1, -low - s, nl.less, dst=sign)
             select(sign, diagonal, 1, low - s, nl.not_equal, 1.0, dst=sign)
     return Doubling(lower, eye, signs)
-
-
-def select(
-    src: Tile,
-    pattern: list[list[int]],
-    multiplier: int,
-    offset: int,
-    op: Any,
-    other: float = 0.0,
-    dst: Tile | None = None,
-) -> Tile:
-    """Return ``src`` where ``multiplier * p + pattern + offset`` satisfies ``op`` 0, else a number.
-
-    Elements are selected, not multiplied by a mask, so NaN elsewhere is removed.
-    """
-    if dst is None:
-        dst = nl.ndarray(src.shape, dtype=src.dtype, buffer=nl.sbuf)
-    nisa.affine_select(
-        dst=dst,
-        pattern=pattern,
-        channel_multiplier=multiplier,
-        offset=offset,
-        on_true_tile=src,
-        on_false_value=other,
-        cmp_op=op,
-    )
-    return dst
 
 
 def new_inverses(count: int, eye: Tile) -> Tile:

@@ -99,7 +99,7 @@ def choices() -> Iterator[Choice]:
         widths = {f"{width} columns": width for width in (8, 12, 20)}
         yield Choice(factors.cholesky(order), "trnsolver._kernels.elimination.PANEL", widths)
     for order, columns in ((300, 500), (1024, 512)):
-        together = {f"{count} together": count for count in (1, 2, 8)}
+        together = {f"{count} together": count for count in (1, 4, 8)}
         yield Choice(products.trsm(order, columns), "trnblas._kernels.trsm.LOCK_STEP", together)
     for rows, share, columns in ((1000, 0.02, 64), (1000, 0.002, 512), (2048, 0.005, 8)):
         yield Choice(

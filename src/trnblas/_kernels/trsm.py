@@ -12,7 +12,7 @@ Limits   order up to 18,432: inverses and a panel of at least 128 columns share 
          infinity in B propagates to its dependents and to the other rows of its block of 128 (on
          the right, columns). A zero on the diagonal makes X not finite; no error is raised
 Cost     order n, m columns, b = n / 128: b (b - 1) / 2 products of A's blocks and b of inverses,
-         each 128 by 128 by m; 20 matmuls of 128^3 per diagonal block. Each panel reads all blocks
+         each 128 by 128 by m; 19 matmuls of 128^3 per diagonal block. Each panel reads all blocks
          of A once; a panel has 2048 columns or, from order 2049 on, 36864 / b - 128. If M is A
          itself, each block that is read is transposed once
 Lever    operand reuse in SBUF and accumulation in PSUM; no substitution loop over rows

@@ -134,7 +134,7 @@ def _factors(batch: int, n: int) -> Choice:
             s = max(s for s in range(1, TILE // b + 1) if d % s == 0)
             geometry = StackedGeometry(a, b, d, s, chosen.many)
             found[f"{a} x {b} x {d}"] = _always(geometry)
-    if many_rows(chosen, batch):
+    if many_rows(chosen.many, batch):
         pairs = [RowsGeometry(a, n // a) for a in range(4, 33) if n % a == 0 and 4 <= n // a <= 64]
         found = {f"{a} x {b}": _always(chosen._replace(many=RowsGeometry(a, b))) for a, b in pairs}
         found["row by row"] = _always(chosen._replace(many=None))

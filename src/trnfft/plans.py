@@ -13,7 +13,7 @@ import numpy.typing as npt
 import torch
 
 from trnfft import nd, transforms
-from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry, many_rows
+from trnfft._kernels.stacked_geometry import ImageGeometry, RowsGeometry, StackedGeometry, many_rows
 from trnfft._library import LIBRARY
 from trnfft._paths.arguments import Norm, checked_norm
 from trnfft._paths.kinds import Spectrum
@@ -124,9 +124,10 @@ class FFTPlan(Plan):
             return self.sizes
         if isinstance(self.geometry, ImageGeometry):
             return (*self.geometry.rows[:2], *self.geometry.columns[:2])
+        many = _many(self._recipe, self.batch, self.generation)
+        if many is not None:
+            return many.a, many.b
         if isinstance(self.geometry, StackedGeometry):
-            if self.geometry.many and _many(self.geometry, self.batch, self.generation):
-                return tuple(self.geometry.many)
             return tuple(factor for factor in self.geometry[:3] if factor > 1)
         return tuple(factor for factor in self.geometry if factor > 1)
 
@@ -308,9 +309,9 @@ def _cached(
     )
 
 
-def _many(g: StackedGeometry, batch: int, generation: Generation) -> bool:
-    """Return whether the kernel chooses the form for many rows at once."""
-    return generation != "gen2" and many_rows(g, batch)
+def _many(step: Recipe, batch: int, generation: Generation) -> RowsGeometry | None:
+    """Return the factors for many rows if the kernel transforms many rows at once, else None."""
+    return step.many if generation != "gen2" and many_rows(step.many, batch) else None
 
 
 def _work_of(problem: Problem, step: Recipe, generation: Generation) -> Work:
@@ -319,9 +320,11 @@ def _work_of(problem: Problem, step: Recipe, generation: Generation) -> Work:
         return dft_work(problem)
     if isinstance(step.geometry, ImageGeometry):
         return stacked_image_work(problem, step.geometry)
+    many = _many(step, problem.batch, generation)
+    if many is not None:
+        return many_rows_work(problem, many)
     if isinstance(step.geometry, StackedGeometry):
-        many = _many(step.geometry, problem.batch, generation)
-        return (many_rows_work if many else stacked_work)(problem, step.geometry)
+        return stacked_work(problem, step.geometry)
     if step.algorithm is FFTAlgorithm.BLUESTEIN:
         return bluestein_work(problem, step.geometry)
     return four_step_work(problem, step.geometry)

@@ -117,6 +117,20 @@ def test_the_drop_in_reaches_the_kernels_too(kind):
     assert relative_error(got, getattr(torch.fft, kind)(wide(x))) <= FLOAT32_ERROR
 
 
+@each_case("points", [600, 640, 700])
+@each_case(
+    ("kind", "is_complex"),
+    [("rfft", False), ("ihfft", False), ("irfft", True), ("hfft", True), ("irfft", False)],
+)
+def test_many_rows_of_real_transforms_are_one_launch(kind, is_complex, points):
+    x = operand(kind, points, is_complex, rows=14)
+    assert trnfft.plan(x.shape, kind=kind, n=640).factors == (32, 20)
+    with launched("four_step"):
+        got = getattr(trnfft, kind)(x, n=640, norm="ortho")
+    want = getattr(torch.fft, kind)(wide(x), n=640, norm="ortho")
+    assert relative_error(got, want) <= FLOAT32_ERROR
+
+
 @each_case("kind", [name for name in (*ND, *ND_REAL) if name.endswith("2")])
 def test_an_image_is_one_launch(kind):
     x = random_tensor(2, 130, 20, dtype=torch.float32 if kind in ND_REAL else torch.complex64)

@@ -3,6 +3,7 @@
 Layout   rows of any length in HBM, separate real and imaginary parts; a shorter row is zero-padded,
          a longer one truncated. Up to 128 * 128 points are one stage on chip; up to 128^4 are
          two, with one pass over HBM between them.
+         From gen3 on, many rows with a half spectrum have the layout of ``stacked_rows``.
 Limits   2-D float32 or 16-bit operands, results in float32; the length of a Geometry
 Cost     8 N (sum of the factors) flops; operand, constants and result are transferred once, and the
          data is written and read once more between two stages. A real operand halves the first
@@ -19,13 +20,20 @@ from __future__ import annotations
 
 from trnfft._kernels.four_step_geometry import NOWHERE, Geometry, segments
 from trnfft._kernels.four_step_stage import Sink, Source, Stage, run_stage
-from trnsci.core.nki import nki, nl
+from trnfft._kernels.stacked_geometry import RowsGeometry
+from trnfft._kernels.stacked_rows import transform_many_rows
+from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 
 
 @nki.jit
 def four_step(
-    x_re: Tile, x_im: Tile | None, constants: Tile, geometry: Geometry, kind: str
+    x_re: Tile,
+    x_im: Tile | None,
+    constants: Tile,
+    geometry: Geometry,
+    kind: str,
+    many: RowsGeometry | None = None,
 ) -> Tile | tuple[Tile, Tile]:
     """Return the transforms of all rows, as real and imaginary part.
 
@@ -37,6 +45,9 @@ def four_step(
         kind: ``"full"`` for N points, ``"half"`` for the first N // 2 + 1 points of the spectrum of
             a real operand, ``"hermitian"`` for N real points from N // 2 + 1 of a spectrum; the
             result is then a single tensor.
+        many: The factors for many rows of a half spectrum, used from gen3 on, or None. Their
+            matrices follow the other constants. The rows of the operand are neither padded nor
+            truncated, and a spectrum has both parts.
     """
     batch, length = x_re.shape
     n = geometry.length
@@ -44,10 +55,14 @@ def four_step(
     limit = min(length, n // 2 + 1 if kind == "hermitian" else n)
     out = new_outputs(batch, n, kind)
     parts = operand_parts(x_re, x_im)
-    points = real_points(parts, n, kind)
-    source = Source(parts, length, limit, weights=weights, real_points=points)
-    sink = Sink(out, out[0].shape[1], out[0].shape[1])
-    transform(source, sink, constants, geometry, batch)
+    older = nisa.get_nc_version() == nisa.nc_version.gen2
+    if many is not None and not older:
+        transform_many_rows(parts, out, constants, segments(geometry).end, many, kind)
+    else:
+        points = real_points(parts, n, kind)
+        source = Source(parts, length, limit, weights=weights, real_points=points)
+        sink = Sink(out, out[0].shape[1], out[0].shape[1])
+        transform(source, sink, constants, geometry, batch)
     if kind == "hermitian":
         return out[0]
     return out[0], out[1]

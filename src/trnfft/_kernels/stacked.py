@@ -55,8 +55,8 @@ def stacked(
     for _ in range(2):
         out.append(nl.ndarray((batch, n), dtype=nl.float32, buffer=nl.shared_hbm))
     older = nisa.get_nc_version() == nisa.nc_version.gen2
-    if many_rows(geometry, batch) and not older:
-        transform_many_rows(parts, out, constants, geometry)
+    if geometry.many is not None and many_rows(geometry.many, batch) and not older:
+        transform_many_rows(parts, out, constants, offsets(geometry).many, geometry.many, "full")
         return out[0], out[1]
     tables = load_tables(constants, geometry)
     if geometry.d == 1:

@@ -15,6 +15,8 @@ If ``many`` is set, two matrices for many rows at once follow. A group of the fi
 
     columns    (K, K)           of both parts: (part, j1, j2) to (part, k1, j2)
     bins       (K, groups, K)   with twiddles: (part, k1, j2) to (part, k2, k1)
+
+``RowsGeometry`` describes these matrices for a real operand or a real result.
 """
 
 from __future__ import annotations
@@ -38,28 +40,65 @@ is fitted to times of ``nkisim profile``, within 5 us.
 class RowsGeometry(NamedTuple):
     """The factors of a transform of many rows at once.
 
+    The first a values of a real transform are a real entries: real parts of k1 from 0 to a // 2,
+    then the imaginary parts that are not 0. A bin k1 of it has the points k1 + a m and the points
+    a - k1 + a m of the spectrum, for m up to ``mirrored``; the second are conjugates of points that
+    are not stored. A real result has these steps in the opposite order:
+
+        columns    (a columns, a columns)                (j1, j2) to (entry, j2), or transposed
+        bins       (2 b bins, groups, 4 mirrored bins)   (part, k1, j2) to (part, which, m, k1), or
+                                                         the transposed matrices of the groups
+
     Attributes:
-        a: Factor of the first step, at most 32, so that a group has two columns or more.
+        a: Factor of the first step, at most 32, so that a group has two columns or more; at most
+            128 if ``real``.
         b: Factor of the second, at most 64.
+        real: Whether the operand or the result is real.
     """
 
     a: int
     b: int
+    real: bool = False
 
     @property
     def columns(self) -> int:
         """Columns of a group of the first step."""
-        return min(TILE // (2 * self.a), self.b)
+        return min(TILE // (self.a if self.real else 2 * self.a), self.b)
+
+    @property
+    def extent(self) -> int:
+        """Number of bins."""
+        return self.a // 2 + 1 if self.real else self.a
+
+    @property
+    def mirrored(self) -> int:
+        """Points of a bin of a real transform below the middle of the spectrum, and mirrored."""
+        return (self.b + 1) // 2
 
     @property
     def bins(self) -> int:
-        """Bins of a group of the second step."""
+        """Bins of a group of the second step; two groups do not have all bins of a real one."""
+        if self.real:
+            return min(TILE // (4 * self.mirrored), (self.extent - 1) // 2)
         return min(TILE // (2 * self.b), self.a)
 
     @property
     def groups(self) -> tuple[int, int]:
         """Groups of both steps."""
-        return -(-self.b // self.columns), -(-self.a // self.bins)
+        return -(-self.b // self.columns), -(-self.extent // self.bins)
+
+    @property
+    def shapes(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
+        """Depth, number and columns of the matrices of both steps of a real operand."""
+        first = (self.a if self.real else 2 * self.a) * self.columns
+        points = 4 * self.mirrored if self.real else 2 * self.b
+        return (first, 1, first), (2 * self.b * self.bins, self.groups[1], points * self.bins)
+
+    @property
+    def size(self) -> int:
+        """Number of elements of the matrices."""
+        (depth, _, width), (last, count, points) = self.shapes
+        return depth * width + last * count * points
 
 
 class StackedGeometry(NamedTuple):
@@ -110,8 +149,7 @@ class Offsets(NamedTuple):
     inner: int
     outer: int
     last: int
-    columns: int
-    bins: int
+    many: int
     end: int
 
 
@@ -120,24 +158,27 @@ def offsets(g: StackedGeometry) -> Offsets:
     second = 4 * g.a * g.a
     inner = second + 3 * g.rows * g.rows
     outer = inner + 2 * g.rows * g.a
-    last, columns = outer, outer
+    last, many = outer, outer
     if g.d > 1:
         last = outer + 2 * g.length
-        columns = last + 4 * g.d * g.d
-    if g.many is None:
-        return Offsets(0, second, inner, outer, last, columns, columns, columns)
-    bins = columns + (2 * g.many.a * g.many.columns) ** 2
-    end = bins + g.many.groups[1] * (2 * g.many.b * g.many.bins) ** 2
-    return Offsets(0, second, inner, outer, last, columns, bins, end)
+        many = last + 4 * g.d * g.d
+    end = many + (0 if g.many is None else g.many.size)
+    return Offsets(0, second, inner, outer, last, many, end)
 
 
-def many_rows(g: StackedGeometry, batch: int) -> bool:
+def many_rows(g: RowsGeometry | None, batch: int) -> bool:
     """Return whether rows are transformed many at once.
 
     One group of points of 128 rows takes about as long as one row that is transformed alone. In
-    ``nkisim profile`` for gen3 and gen4 the chosen form takes at most 10 % longer than the other.
+    ``nkisim profile`` for gen3 and gen4 the chosen form takes at most 10 % longer than the other;
+    for real transforms at most 1 %.
     """
-    return g.many is not None and batch >= g.many.groups[0] + g.many.groups[1]
+    if g is None:
+        return False
+    groups = g.groups[0] + g.groups[1]
+    if g.real:
+        return 4 * batch >= 5 * groups * row_tiles(batch)
+    return batch >= groups
 
 
 def stacked_geometry(n: int) -> StackedGeometry | None:
@@ -153,16 +194,21 @@ def stacked_geometry(n: int) -> StackedGeometry | None:
                 s = max(k for k in range(1, TILE // b + 1) if d % k == 0)
                 found.append(StackedGeometry(a, b, d, s))
     best = min(found, key=lambda g: (g.d > 1, _cycles(g), g), default=None)
-    return None if best is None else best._replace(many=_rows_geometry(n))
+    return None if best is None else best._replace(many=rows_geometry(n, False))
 
 
-def _rows_geometry(n: int) -> RowsGeometry | None:
-    """Return the factors with the fewest groups, and then the largest first one, or None."""
+def rows_geometry(n: int, real: bool) -> RowsGeometry | None:
+    """Return the factors with the fewest groups, or None without any.
+
+    Of a real transform, factors whose groups have runs of two elements come first.
+    """
     found = []
-    for a in range(_LEAST, TILE // 4 + 1):
+    for a in range(_LEAST, (TILE if real else TILE // 4) + 1):
         b, rest = divmod(n, a)
         if rest == 0 and _LEAST <= b <= TILE // 2:
-            found.append(RowsGeometry(a, b))
+            found.append(RowsGeometry(a, b, real))
+    if real:
+        return min(found, key=lambda g: (min(g.columns, g.bins) == 1, sum(g.groups)), default=None)
     return min(found, key=lambda g: (sum(g.groups), -g.a), default=None)
 
 

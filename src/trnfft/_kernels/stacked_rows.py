@@ -5,13 +5,17 @@ With n = a b, point j1 b + j2, and k = k1 + a k2, for each row:
     y[k1, j2] = sum over j1 of x[j1 b + j2] exp(-2 pi i j1 k1 / a)
     X[k1 + a k2] = sum over j2 of y[k1, j2] exp(-2 pi i j2 (k1 + a k2) / n)
 
+A real operand has y[a - k1] = conj(y[k1]), so the second step transforms bins k1 up to a / 2 and
+gives X[k] or, beyond n / 2, the conjugate at n - k. A real result has the transposed steps.
+
 Layout   rows on partitions, as in HBM. A group of points, both parts of all j1 for some j2, is
          transposed; it is the stationary operand of a product, which has rows on partitions again.
          The second step has groups of all j2 for some k1. Rows are never in one sum: a NaN stays in
          its row
 Limits   from gen3 on: the Tensor engine of gen2 spreads a NaN when it transposes
 Cost     per group a transposition and a product, 388 ns; n / 32 groups for 128 rows if both factors
-         divide 64; the second matrices are 1 KiB of HBM for each point
+         divide 64, n / 64 + 1 of a real transform; the second matrices are 1 KiB of HBM for each
+         point, or half as much
 Lever    a product has 128 rows, depth 128 and 128 columns; twiddles are in the second matrices;
          every transfer has whole rows; Vector and Scalar share what leaves PSUM
 Accuracy relative L2 error below 1e-6
@@ -21,7 +25,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnfft._kernels.stacked_geometry import StackedGeometry, offsets
+from trnfft._kernels.stacked_geometry import RowsGeometry
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
@@ -31,63 +35,119 @@ _TOGETHER = 2
 """Groups that one instruction copies."""
 
 
+class Side(NamedTuple):
+    """Where the entries of a group are in a tile of rows.
+
+    Attributes:
+        pattern: Access pattern of the first group in a row.
+        step: Elements from one entry to the next.
+        mirror: If above 0, the second dimension of the pattern is (bins, mirrored bins), and this
+            is the distance of the mirrored bins of the first group; it shrinks by 2 for each bin.
+    """
+
+    pattern: list[list[int]]
+    step: int
+    mirror: int = 0
+
+
 class Step(NamedTuple):
     """Transforms along one dimension of a tile.
 
     Attributes:
         extent: Extent of the other dimension.
         group: Its entries in a group.
-        source: Access pattern of a group of the operand, whose points are the depth of a product.
-        source_step: Elements from one entry to the next in the operand.
-        places: Access pattern of a group of the result, whose entries are neighbours.
+        source: Groups of the operand, whose points are the depth of a product.
+        places: Groups of the result.
     """
 
     extent: int
     group: int
-    source: list[list[int]]
-    source_step: int
-    places: list[list[int]]
+    source: Side
+    places: Side
+
+
+def steps(g: RowsGeometry, kind: str) -> tuple[list[Step], list[int]]:
+    """Return both steps, and the elements of a row of the operand, between them and of the result.
+
+    The dimensions of a row are (part, j1, j2), then (k1, part, j2), then (part, k2, k1). A real
+    transform has ``a`` entries between the steps, and one of zeros: the imaginary parts of bins
+    begin where the last real part is, since that of bin 0 is 0.
+    """
+    a, b, columns, bins = g.a, g.b, g.columns, g.bins
+    n = a * b
+    if kind == "full":
+        points = Side([[n, 2], [b, a], [1, columns]], 1)
+        column = Side([[b, 2], [2 * b, a], [1, columns]], 1)
+        entry = Side([[b, 2], [2 * b, bins], [1, b]], 2 * b)
+        spectrum = Side([[n, 2], [a, b], [1, bins]], 1)
+        both = [Step(b, columns, points, column), Step(a, bins, entry, spectrum)]
+        return both, [2 * n, 2 * n, 2 * n]
+    pitch = a * g.mirrored + 1
+    column = Side([[b, a], [1, columns]], 1)
+    entry = Side([[(g.extent - 1) * b, 2], [b, bins], [1, b]], b)
+    spectrum = Side([[pitch, 2], [0, 2], [a, g.mirrored], [1, bins]], 1, a - bins + 1)
+    if kind == "half":
+        both = [Step(b, columns, column, column), Step(g.extent, bins, entry, spectrum)]
+        return both, [n, n + b, 2 * pitch]
+    both = [Step(g.extent, bins, spectrum, entry), Step(b, columns, column, column)]
+    return both, [2 * pitch, n + b, n]
 
 
 def transform_many_rows(
-    parts: list[Tile], out: list[Tile], constants: Tile, g: StackedGeometry
+    parts: list[Tile], out: list[Tile], constants: Tile, at: int, g: RowsGeometry, kind: str
 ) -> None:
-    """Transform all rows, 128 at a time."""
-    assert g.many is not None
-    n, a, b = g.length, g.many.a, g.many.b
-    columns, bins = g.many.columns, g.many.bins
-    # The dimensions of a row are (part, j1, j2), then (k1, part, j2), then (part, k2, k1).
-    first = Step(b, columns, [[n, 2], [b, a], [1, columns]], 1, [[b, 2], [2 * b, a]])
-    last = Step(a, bins, [[b, 2], [2 * b, bins], [1, b]], 2 * b, [[n, 2], [a, b]])
+    """Transform all rows, 128 at a time.
+
+    Args:
+        parts: Real and imaginary part of the operand, or the real part alone.
+        out: The same of the result.
+        constants: The vector of constants.
+        at: The offset of the matrices of ``g``.
+        g: The factors.
+        kind: As in ``four_step``.
+    """
+    n, rows = g.a * g.b, parts[0].shape[0]
+    both, sizes = steps(g, kind)
     tables = []
-    for r0 in range(0, parts[0].shape[0], TILE):
-        r1 = min(r0 + TILE, parts[0].shape[0])
+    for r0 in range(0, rows, TILE):
+        count = min(TILE, rows - r0)
         tiles = []
-        for _ in range(3):
-            tiles.append(nl.ndarray((r1 - r0, 2, n), dtype=nl.float32, buffer=nl.sbuf))
-        for p in range(2):
-            copy(tiles[0][0 : r1 - r0, p], parts[p][r0:r1], second=p > 0)
+        for size in sizes:
+            tiles.append(nl.ndarray((count, size), dtype=nl.float32, buffer=nl.sbuf))
+        width, pitch = parts[0].shape[1], sizes[0] // len(parts)
+        if pitch > width:
+            nisa.memset(dst=tiles[0], value=0.0)
+        loaded = tiles[0].reshape((count, len(parts), pitch))
+        for p in range(len(parts)):
+            copy(loaded[0:count, p, 0:width], parts[p][r0 : r0 + count], second=p > 0)
+        if kind == "hermitian":  # the imaginary parts of real bins
+            last = [n // 2, 2] if n % 2 == 0 else [1, 1]
+            nisa.memset(dst=tiles[0].ap(pattern=[[sizes[0], count], last], offset=pitch), value=0.0)
+        if kind == "half":
+            nisa.memset(dst=tiles[1][0:count, n : n + g.b], value=0.0)
         if r0 == 0:  # the tables are used after the first rows
-            tables = load_matrices(constants, g)
-        transform_groups(tiles[0], tables[0], tiles[1], first)
-        transform_groups(tiles[1], tables[1], tiles[2], last)
-        for p in range(2):
-            copy(out[p][r0:r1], tiles[2][0 : r1 - r0, p], second=p > 0)
+            tables = load_matrices(constants, at, g, kind)
+        for i in range(2):
+            transform_groups(tiles[i], tables[i], tiles[i + 1], both[i])
+        width, pitch = out[0].shape[1], sizes[2] // len(out)
+        result = tiles[2].reshape((count, len(out), pitch))
+        for p in range(len(out)):
+            copy(out[p][r0 : r0 + count], result[0:count, p, 0:width], second=p > 0)
 
 
-def load_matrices(constants: Tile, g: StackedGeometry) -> list[Tile]:
-    """Return the matrix of the first step, and those of the groups of the second."""
-    assert g.many is not None
-    at, many, tables = offsets(g), g.many, []
-    matrices = (
-        (at.columns, 2 * many.a * many.columns, 1),
-        (at.bins, 2 * many.b * many.bins, many.groups[1]),
-    )
+def load_matrices(constants: Tile, at: int, g: RowsGeometry, kind: str) -> list[Tile]:
+    """Return the matrix of the columns, and those of the groups of bins, in the order of steps."""
+    tables = []
     for i in range(2):
-        offset, depth, count = matrices[i]
-        tables.append(nl.ndarray((depth, count, depth), dtype=nl.float32, buffer=nl.sbuf))
-        pattern = [[count * depth, depth], [depth, count], [1, depth]]
-        copy(tables[i], constants.ap(pattern=pattern, offset=offset), second=i > 0)
+        depth, count, width = g.shapes[i]
+        if kind == "hermitian":
+            depth, width = width, depth
+        tables.append(nl.ndarray((depth, count, width), dtype=nl.float32, buffer=nl.sbuf))
+        pattern = [[count * width, depth], [width, count], [1, width]]
+        copy(tables[i], constants.ap(pattern=pattern, offset=at), second=i > 0)
+        at += depth * count * width
+    if kind == "hermitian":
+        return [tables[1], tables[0]]
     return tables
 
 
@@ -99,19 +159,22 @@ def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> No
         runs.append((i, i * step.group, min(_TOGETHER, whole - i)))
     if whole * step.group < step.extent:  # some entries again, so that the last group is full
         runs.append((whole, step.extent - step.group, 1))
-    rows, size, depth = data.shape[0], 2 * data.shape[2], matrices.shape[0]
-    source, places = step.source, step.places
+    rows, depth, width = data.shape[0], matrices.shape[0], matrices.shape[2]
     vector, scalar = nisa.engine.vector, nisa.engine.scalar
+    source, places = step.source, step.places
+    pattern, to = source.pattern, places.pattern
     for i in range(len(runs)):
         number, start, some = runs[i]
         columns = nl.ndarray((depth, some, rows), dtype=nl.float32, buffer=nl.psum)
         for j in range(some):
-            offset = (start + j * step.group) * step.source_step
-            points = data.ap(pattern=[[size, rows], source[0], source[1], source[2]], offset=offset)
+            entry = start + j * step.group
+            if source.mirror > 0:
+                pattern = [pattern[0], [source.mirror - 2 * entry, 2], pattern[2], pattern[3]]
+            points = block(data, pattern, entry * source.step)
             nisa.nc_transpose(dst=columns[0:depth, j], data=points, engine=nisa.engine.tensor)
         stationary = nl.ndarray((depth, some, rows), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=stationary, src=columns, engine=scalar if i % 2 == 0 else vector)
-        sums = nl.ndarray((rows, some, depth), dtype=nl.float32, buffer=nl.psum)
+        sums = nl.ndarray((rows, some, width), dtype=nl.float32, buffer=nl.psum)
         for j in range(some):
             nisa.nc_matmul(
                 dst=sums[0:rows, j],
@@ -119,9 +182,22 @@ def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> No
                 moving=matrices[0:depth, min(number + j, matrices.shape[1] - 1)],
             )
         # Scalar takes longer than Vector to write elements that are far apart.
-        pattern = [[size, rows], [step.group, some], places[0], places[1], [1, step.group]]
-        nisa.tensor_copy(
-            dst=result.ap(pattern=pattern, offset=start),
-            src=sums,
-            engine=vector if i % 2 == 0 or step.group == 1 else scalar,
-        )
+        engine = vector if i % 2 == 0 or step.group == 1 else scalar
+        if places.mirror == 0:
+            several = [[step.group * places.step, some]]
+            dst = block(result, several + to, start * places.step)
+            nisa.tensor_copy(dst=dst, src=sums, engine=engine)
+            continue
+        blocks = sums.reshape((rows, some, 2, 2, width // 4))
+        for j in range(some):
+            entry = start + j * step.group
+            # Two instructions, since a bin may be its own mirrored one.
+            for at in ((0, entry), (1, places.mirror - entry)):
+                dst = block(result, [to[0], to[2], to[3]], at[1])
+                nisa.tensor_copy(dst=dst, src=blocks[0:rows, j, 0:2, at[0]], engine=engine)
+
+
+def block(tile: Tile, pattern: list[list[int]], start: int) -> Tile:
+    """Return the elements of a pattern in every row of a tile."""
+    rows = [[tile.shape[1], tile.shape[0]]]
+    return tile.ap(pattern=rows + pattern, offset=start)

@@ -20,7 +20,7 @@ from trnfft._kernels import stacked_image as image_kernels
 from trnfft._kernels import stft as stft_kernels
 from trnfft._kernels import two_d as two_d_kernels
 from trnfft._kernels.parts_tiling import parts_tiling
-from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry
+from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry, many_rows
 from trnfft._paths.interleaved import resized
 from trnfft._paths.precision import operand_dtype
 from trnfft._planning.choice import LARGEST_RANK
@@ -45,7 +45,11 @@ def transform(
     if chosen.algorithm is FFTAlgorithm.BLUESTEIN:
         kernel = bluestein.bluestein
         return _joined(launch(kernel, re, im, table, n, chosen.geometry, chosen.form))
-    return _joined(launch(four_step.four_step, re, im, table, chosen.geometry, chosen.form))
+    many = chosen.many if many_rows(chosen.many, x.shape[0]) else None
+    if many is not None:
+        re, im = _parts(resized(x, 1, _points(chosen, n)), is_complex)
+        im = torch.zeros_like(re) if im is None and chosen.form == "hermitian" else im
+    return _joined(launch(four_step.four_step, re, im, table, chosen.geometry, chosen.form, many))
 
 
 def _matrix_transform(launch: Launcher, x: Tensor, is_complex: bool, chosen: Recipe) -> Tensor:

@@ -168,6 +168,40 @@ def _many_rows(g: RowsGeometry, inverse: bool, scale: float) -> list[_Wide]:
     return [_real_form(real, imaginary), np.stack(matrices, 1)]
 
 
+def real_rows_constants(g: RowsGeometry, inverse: bool, scale: float, hermitian: bool) -> Table:
+    """Return the matrices of many rows with a real operand, or with a real result.
+
+    The second are the transposed matrices of the opposite direction, times the number of points
+    that an entry or a point represents.
+    """
+    a, b, extent, bins = g.a, g.b, g.extent, g.bins
+    directed = inverse != hermitian
+    real, imaginary = dft_matrix(a, directed)
+    counts = scale * (_counts(a) if hermitian else np.ones(extent))
+    parts = real[:, :extent] * counts, (imaginary[:, :extent] * counts)[:, 1 : a - extent + 1]
+    real, imaginary = dft_matrix(a * b, directed, rows=b)
+    m = np.arange(g.mirrored)
+    matrices = []
+    for i in range(g.groups[1]):
+        start = min(i * bins, extent - bins)
+        block = np.zeros((2, bins, b, 2, 2, g.mirrored, bins))
+        for place, which in np.ndindex(bins, 2):
+            row = bins - 1 - place if which else place
+            k2, sign = (b - 1 - m, -1) if which else (m, 1)
+            # A result has the sum over all k2; only the middle one of an odd b is in both halves.
+            used = (k2 >= g.mirrored) | (not hermitian or not which)
+            points = start + row + a * k2
+            cos, sin = real[:, points] * used, imaginary[:, points] * used
+            block[0, row, :, :, which, :, place] = np.stack([cos, sign * sin], 1)
+            if 2 * (start + row) % a:  # else the imaginary part of the bin is 0
+                block[1, row, :, :, which, :, place] = np.stack([-sin, sign * cos], 1)
+        matrices.append(block.reshape(2 * b * bins, -1))
+    columns = np.kron(np.hstack(parts), np.eye(g.columns)).astype(np.float64)
+    if hermitian:
+        columns, matrices = columns.T, [matrix.T for matrix in matrices]
+    return _vector([columns, np.stack(matrices, 1)])
+
+
 def _both(factor: int, inverse: bool, scale: float) -> _Wide:
     """Return the real form of the DFT matrix of a factor, by blocks of real and imaginary parts."""
     return scale * _real_form(*dft_matrix(factor, inverse))

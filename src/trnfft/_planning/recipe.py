@@ -19,8 +19,10 @@ from trnfft._kernels.dft_constants import dft_constants, irfft_constants
 from trnfft._kernels.four_step_geometry import Geometry
 from trnfft._kernels.stacked_geometry import (
     ImageGeometry,
+    RowsGeometry,
     StackedGeometry,
     image_geometry,
+    rows_geometry,
     stacked_geometry,
 )
 from trnfft._planning.choice import (
@@ -32,6 +34,7 @@ from trnfft._planning.choice import (
     find_geometry,
     four_step_constants,
     padded_length,
+    real_rows_constants,
     stacked_constants,
     two_d_constants,
 )
@@ -135,6 +138,15 @@ class Recipe:
         return (last, *full) if self.form == "half" else (*full, last)
 
     @cached_property
+    def many(self) -> RowsGeometry | None:
+        """Factors of COOLEY_TUKEY for many rows at once, or None without any."""
+        if isinstance(self.geometry, StackedGeometry):
+            return self.geometry.many
+        if self.algorithm is not FFTAlgorithm.COOLEY_TUKEY or self.form == "full":
+            return None
+        return rows_geometry(self.n, True)
+
+    @cached_property
     def constants(self) -> tuple[Array, ...]:
         """The float32 constants of the kernel, in argument order; the arrays are read-only."""
         arrays = self._made()
@@ -166,7 +178,12 @@ class Recipe:
             return (bluestein_constants(*args),)
         # The scale counts conjugate pairs; points without a conjugate have weight one half.
         scale = 2.0 * self.scale if self.form == "hermitian" else self.scale
-        return (four_step_constants(self.geometry, self.inverse, scale),)
+        vector = four_step_constants(self.geometry, self.inverse, scale)
+        if self.many is not None:
+            hermitian = self.form == "hermitian"
+            matrices = real_rows_constants(self.many, self.inverse, self.scale, hermitian)
+            vector = np.concatenate([vector, matrices])
+        return (vector,)
 
     def _matrix(self) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
         """Return the two parts of the matrix of DFT_GEMM."""

@@ -16,7 +16,7 @@ import math
 from typing import NamedTuple
 
 from trnfft._kernels.four_step_geometry import Geometry, chirp_lengths, segments
-from trnfft._kernels.stacked_geometry import ImageGeometry, StackedGeometry, offsets
+from trnfft._kernels.stacked_geometry import ImageGeometry, RowsGeometry, StackedGeometry, offsets
 
 _ROUNDOFF = 2.0**-24
 _TABLE = 2.0
@@ -99,17 +99,16 @@ def stacked_work(p: Problem, g: StackedGeometry) -> Work:
     flops = n * (8 * sum(factors) + 6 * (len(factors) - 1))
     squared = sum(2 * f / 6 + 1 for f in factors) + _TABLE * (len(factors) - 1)
     moved = n * (2 * p.itemsize + 8 + (16 if g.d > 1 else 0))
-    return Work(p.batch * flops, p.batch * moved + 4 * offsets(g).columns, _error(squared))
+    return Work(p.batch * flops, p.batch * moved + 4 * offsets(g).many, _error(squared))
 
 
-def many_rows_work(p: Problem, g: StackedGeometry) -> Work:
+def many_rows_work(p: Problem, g: RowsGeometry) -> Work:
     """Return the work of a transform of many rows at once; twiddles are in the second matrices."""
-    assert g.many is not None
-    n, (a, b) = p.n, g.many
-    tables = 4 * (offsets(g).end - offsets(g).columns)
+    n, a, b = p.n, g.a, g.b
+    flops = 2 * n * a + 16 * b * g.mirrored * g.extent if g.real else 8 * n * (a + b)
     squared = sum(2 * f / 6 + 1 for f in (a, b))
-    moved = n * (2 * p.itemsize + 8)
-    return Work(p.batch * 8 * n * (a + b), p.batch * moved + tables, _error(squared))
+    moved = p._replace(length=n).operand_bytes
+    return Work(p.batch * flops, moved + 4 * g.size, _error(squared))
 
 
 def stacked_image_work(p: Problem, g: ImageGeometry) -> Work:

@@ -13,7 +13,8 @@ from oracles.fourier_long import hermitian, transform, worst_error
 from pairwise import in_turn
 from trnfft._kernels.four_step import four_step
 from trnfft._kernels.four_step_geometry import Geometry, segments
-from trnfft._planning.choice import find_geometry, four_step_constants
+from trnfft._kernels.stacked_geometry import RowsGeometry, many_rows, rows_geometry
+from trnfft._planning.choice import find_geometry, four_step_constants, real_rows_constants
 
 from ...trnblas.kernels.harness_products import Count, run, values
 
@@ -26,13 +27,19 @@ OTHERS = [3 * 2**k for k in (1, 5, 8, 12)] + [5 * 7 * 11, 9, 121, 127 * 113, 15 
 LONG_OTHERS = [pytest.param(n, marks=slow) for n in (44_100, 3 * 2**16, 13 * 7 * 11 * 101)]
 
 
-def spectrum(x, n=None, inverse=False, generation="gen3", kind="full", scale=1.0, geometry=None):
+def spectrum(
+    x, n=None, inverse=False, generation="gen3", kind="full", scale=1.0, geometry=None, many=None
+):
     """The kernel's result for rows of ``x``, as complex128 or, if it is real, as float64."""
     n = x.shape[1] if n is None else n
     geometry = geometry or find_geometry(n)
     constants = four_step_constants(geometry, inverse, scale)
     parts = [x.real.copy(), x.imag.copy()] if np.iscomplexobj(x) else [x, None]
-    out = run(four_step, generation, *parts, constants, geometry, kind)
+    if many is not None:
+        back = kind == "hermitian"
+        matrices = real_rows_constants(many, inverse, scale / 2 if back else scale, back)
+        constants = np.concatenate([constants, matrices])
+    out = run(four_step, generation, *parts, constants, geometry, kind, many)
     if kind == "hermitian":
         assert out.dtype == np.float32
         return out.astype(np.float64)
@@ -163,6 +170,18 @@ def test_padded_rows_in_several_loads(length):
     assert worst_error(got, transform(fitted)) <= LIMIT
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_16_bits_of_many_rows_are_read_as_float32(dtype):
+    x, many = values(3, 640, dtype=dtype), rows_geometry(640, True)
+    constants = [
+        four_step_constants(find_geometry(640), False, 1.0),
+        real_rows_constants(many, False, 1.0, False),
+    ]
+    constants = np.concatenate(constants)
+    re, im = run(four_step, "gen3", x, None, constants, find_geometry(640), "half", many)
+    assert worst_error(re + 1j * im, transform(x.astype(np.float32))[:, :321]) <= LIMIT
+
+
 @pytest.mark.parametrize("n", [385, 2**15])
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 def test_16_bits_are_read_as_float32(n, dtype):
@@ -183,13 +202,80 @@ def test_special_values_stay_in_their_row(n):
     assert worst_error(got[[0, 2]], transform(x[[0, 2]])) <= LIMIT
 
 
-@each_case(("batch", "n"), [(5, 4096), (3, 2**15), (2, 30_000)])
-def test_bytes_are_those_of_the_plan(batch, n):
-    plan = trnfft.plan((batch, n), kind="rfft")
-    x = np.zeros((batch, n), np.float32)
-    count = Count(four_step, "gen3", x, None, *plan.constants(), plan.geometry, "half")
-    assert count.hbm_bytes == plan.cost.hbm_bytes
+def check_many(batch, n, many, generation="gen3"):
+    """Compare both real transforms of many rows with the definition."""
+    x, bins = values(batch, n, seed=3), signals(batch, n // 2 + 1)
+    got = spectrum(x, kind="half", generation=generation, scale=2.0, many=many)
+    assert worst_error(got, 2 * transform(x)[:, : n // 2 + 1]) <= LIMIT
+    want = hermitian(bins, n) / n
+    bins.imag[:, 0] = np.nan
+    if n % 2 == 0:
+        bins.imag[:, n // 2] = np.inf
+    got = spectrum(bins, n, True, generation, "hermitian", 2.0 / n, many=many)
+    assert worst_error(got, want) <= LIMIT
+
+
+# Even and odd factors; groups that divide columns and bins, and that do not; one bin or column.
+@each_case(
+    "factors", [(26, 20), (9, 63), (50, 20), (91, 11), (32, 32), (41, 25), (64, 17), (128, 9)]
+)
+def test_many_real_rows(factors):
+    check_many(3, factors[0] * factors[1], RowsGeometry(*factors, True))
+
+
+@each_case(("generation", "batch"), [*product(GENERATIONS, (127, 128, 129)), ("gen3", 257)])
+def test_batches_of_many_real_rows(generation, batch):
+    check_many(batch, 520, rows_geometry(520, True), generation)
+
+
+def test_a_nan_stays_in_its_row_of_many():
+    many, x, bins = rows_geometry(1024, True), values(3, 1024), signals(3, 513)
+    x[1, 7] = bins[1, 7] = np.nan
+    half = spectrum(x, kind="half", many=many)
+    back = spectrum(bins, 1024, True, "gen3", "hermitian", 2.0, many=many)
+    assert np.isnan(half[1]).all()
+    assert np.isnan(back[1]).all()
+    assert worst_error(half[[0, 2]], transform(x[[0, 2]])[:, :513]) <= LIMIT
+    assert worst_error(back[[0, 2]], hermitian(bins[[0, 2]], 1024)) <= LIMIT
+
+
+@each_case("n", [513, 640, 1024, 2048, 4095, 5000])
+def test_many_real_rows_are_within_their_limits(n):
+    many = rows_geometry(n, True)
+    assert many.a * many.b == n
+    assert max(shape[i] for shape in many.shapes for i in (0, 2)) <= 128
+    assert 2 * many.bins < many.extent  # bin 0 and the last one are in two instructions
+    batches = [batch for batch in range(1, 400) if many_rows(many, batch)]
+    assert 5 * sum(many.groups) <= 4 * batches[0]
+    assert real_rows_constants(many, False, 1.0, False).shape == (many.size,)
+    assert rows_geometry(1021 * 2, True) is None
+
+
+@each_case(
+    ("batch", "n", "kind", "generation"),
+    [
+        (5, 4096, "half", "gen3"),
+        (3, 2**15, "half", "gen3"),
+        (2, 30_000, "half", "gen3"),
+        *product((30,), (1024, 1025), ("half", "hermitian"), ("gen2", "gen3")),
+        (256, 5000, "half", "gen3"),
+        (256, 5000, "hermitian", "gen3"),
+    ],
+)
+def test_bytes_are_those_of_the_plan(batch, n, kind, generation):
+    name, points = ("rfft", n) if kind == "half" else ("irfft", n // 2 + 1)
+    plan = trnfft.plan((batch, points), kind=name, n=n, generation=generation)
+    x = np.zeros((batch, points), np.float32)
+    many = rows_geometry(n, True)
+    many = many if many_rows(many, batch) else None
+    parts, geometry = (x, None if kind == "half" else x), plan.geometry
+    count = Count(four_step, generation, *parts, *plan.constants(), geometry, kind, many)
+    if generation != "gen2" and many is not None:
+        assert plan.factors == (many.a, many.b)
+    if kind == "half" or plan.factors != geometry[:2]:
+        assert count.hbm_bytes == plan.cost.hbm_bytes
     assert count.psum_banks <= 8
+    assert count.sbuf_bytes <= 180_224  # usable on gen2, the smallest
 
 
 @each_case("n", [4, 100, 2**14, 2**15, 44_100, 2**20, 2**22, 7**8, 101**4])

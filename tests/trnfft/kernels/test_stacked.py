@@ -79,7 +79,7 @@ def test_lengths_of_many_rows(n):
     geometry = stacked_geometry(n)
     assert geometry.many is not None
     x = signals(sum(geometry.many.groups), n)
-    assert many_rows(geometry, len(x))
+    assert many_rows(geometry.many, len(x))
     assert worst_error(spectrum(x), transform(x)) <= LIMIT
 
 

@@ -140,8 +140,13 @@ def test_an_image_is_one_launch(kind):
     assert relative_error(got, getattr(torch.fft, kind)(wide(x), (100, 30))) <= FLOAT32_ERROR
 
 
-@each_case("kind", ["fft2", "ifft2"])
-@each_case("dtype", [torch.complex64, torch.float32])
+@each_case(
+    ("kind", "dtype"),
+    [
+        *product(("fft2", "ifft2"), (torch.complex64, torch.float32)),
+        *product(("rfft2", "ihfft2"), (torch.float32,)),
+    ],
+)
 def test_a_large_image_is_one_launch_of_stacked_factors(kind, dtype):
     x = random_tensor(1000, 20, dtype=dtype)
     with launched("stacked_image"):

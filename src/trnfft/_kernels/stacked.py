@@ -197,7 +197,7 @@ def first_product(stationary: list[Tile], tables: list[Tile], g: StackedGeometry
         nisa.nc_matmul(
             dst=first[0:rows, i // per_bank, at : at + 2 * a],
             stationary=stationary[i],
-            moving=tables[0],
+            moving=tables[0][0 : stationary[i].shape[0]],  # real parts alone, or both
         )
     width = count * a
     y = nl.ndarray((rows, 2, width), dtype=nl.float32, buffer=nl.sbuf)

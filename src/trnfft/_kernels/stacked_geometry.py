@@ -212,15 +212,19 @@ def rows_geometry(n: int, real: bool) -> RowsGeometry | None:
     return min(found, key=lambda g: (sum(g.groups), -g.a), default=None)
 
 
-def image_geometry(height: int, width: int) -> ImageGeometry | None:
-    """Return the factors of an image, or None if products with whole matrices are faster."""
+def image_geometry(height: int, width: int, half: bool = False) -> ImageGeometry | None:
+    """Return the factors of an image, or None if products with whole matrices are faster.
+
+    With a real operand and ``half`` of its spectrum, products with whole matrices take half as
+    long.
+    """
     rows, columns = _column_geometry(height, width), _column_geometry(width, height)
     if rows is None or columns is None:
         return None
     # Each tile of an image: four passes per product, and four products of real and imaginary parts.
     whole = 16 * row_tiles(height) * row_tiles(width) * (height + width)
     factored = height * width * (_cycles(rows) + _cycles(columns)) + _PASS_CYCLES
-    return ImageGeometry(rows, columns) if factored < whole else None
+    return ImageGeometry(rows, columns) if factored < (whole / 2 if half else whole) else None
 
 
 def _column_geometry(n: int, columns: int) -> StackedGeometry | None:

@@ -3,10 +3,11 @@
 Layout   a pass transforms the columns of a matrix as ``stacked`` transforms the first two factors
          of a row, and stores them as rows; two passes restore the order of the operand. Both parts
          of j1, and later several columns next to j2, are on partitions
-Limits   complex operands (batch, n1, n2), float32 or 16-bit; float32 results; the lengths of an
-         image geometry
+Limits   operands (batch, n1, n2), float32 or 16-bit; float32 results; the lengths of an image
+         geometry
 Cost     per point and pass 4 / a + 16 / (b s) cycles of the Tensor engine; operand and result once,
-         and the data once more through HBM
+         and the data once more through HBM. A real operand halves the bytes read, and a half
+         spectrum those written; the products take as long
 Lever    the array is full in every product; the first product of the next columns runs while these
          columns are multiplied by twiddles; transfers have contiguous runs of a points
 Accuracy relative L2 error below 1e-6
@@ -34,8 +35,8 @@ class Block(NamedTuple):
     """Some columns of a matrix, which become rows of another.
 
     Attributes:
-        source: Real and imaginary part, (batch, n, columns).
-        sink: Real and imaginary part, (batch, columns, n).
+        source: Real and imaginary part, or the real part alone, (batch, n, columns).
+        sink: Real and imaginary part, (batch, columns, n), or the first points of each row.
         tables: The tables of the geometry.
         geometry: The factors of n.
         image: Index of the image in the batch.
@@ -55,25 +56,30 @@ class Block(NamedTuple):
 @nki.jit
 def stacked_image(
     x_re: Tile,
-    x_im: Tile,
+    x_im: Tile | None,
     rows_constants: Tile,
     columns_constants: Tile,
     geometry: ImageGeometry,
+    half: bool = False,
 ) -> tuple[Tile, Tile]:
     """Return the transforms of all images, as real and imaginary part.
 
     Args:
         x_re: (batch, n1, n2).
-        x_im: The same shape.
+        x_im: The same shape, or None for a real operand.
         rows_constants: The vector of constants of the first dimension.
         columns_constants: The vector of constants of the second dimension.
         geometry: The factors of both.
+        half: Whether only the first n2 // 2 + 1 points of the second dimension are stored.
     """
     batch, height, width = x_re.shape
-    parts, between, out = [x_re, x_im], [], []
+    points = width // 2 + 1 if half else width
+    parts, between, out = [x_re], [], []
+    if x_im is not None:
+        parts.append(x_im)
     for _ in range(2):
         between.append(nl.ndarray((batch, width, height), dtype=nl.float32, buffer=nl.private_hbm))
-        out.append(nl.ndarray((batch, height, width), dtype=nl.float32, buffer=nl.shared_hbm))
+        out.append(nl.ndarray((batch, height, points), dtype=nl.float32, buffer=nl.shared_hbm))
     first = load_tables(rows_constants, geometry.rows)
     second = load_tables(columns_constants, geometry.columns)
     blocks: list[Block | None] = []
@@ -130,8 +136,9 @@ def load_columns(block: Block) -> list[Tile]:
     """Return the stationary operands of the groups of a block: (part, j1) by (j2, column)."""
     a, b, s = block.geometry.a, block.geometry.b, block.geometry.s
     count, width = block.source[0].shape[2], block.groups * s
-    data = nl.ndarray((2 * a, b, width), dtype=nl.float32, buffer=nl.sbuf)
-    for p in range(2):
+    depth = len(block.source) * a
+    data = nl.ndarray((depth, b, width), dtype=nl.float32, buffer=nl.sbuf)
+    for p in range(len(block.source)):
         columns = block.source[p].ap(
             pattern=[[b * count, a], [count, b], [1, width]],
             offset=block.image * a * b * count + block.start,
@@ -139,7 +146,7 @@ def load_columns(block: Block) -> list[Tile]:
         copy(data[p * a : (p + 1) * a, 0:b, 0:width], columns, second=p > 0)
     stationary = []
     for j in range(block.groups):
-        pattern = [[b * width, 2 * a], [width, b], [1, s]]
+        pattern = [[b * width, depth], [width, b], [1, s]]
         stationary.append(data.ap(pattern=pattern, offset=j * s))
     return stationary
 
@@ -148,11 +155,15 @@ def store_rows(block: Block, sums: Tile) -> None:
     """Store the transformed columns of a block as rows."""
     a, b, s = block.geometry.a, block.geometry.b, block.geometry.s
     _, count, n = block.sink[0].shape
-    result = nl.ndarray((b * s, 2, block.groups * a), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=result, op=nl.copy, data=sums)
+    whole, rest, start = n // a, n % a, (block.image * count + block.start) * n
+    result = nl.ndarray((b * s, 2, block.groups, a), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.activation(dst=result.reshape((b * s, 2, block.groups * a)), op=nl.copy, data=sums)
+    rows, last = [[n, s], [s * n, block.groups]], whole * s
     for p in range(2):
-        rows = block.sink[p].ap(
-            pattern=[[a, b], [n, s], [s * n, block.groups], [1, a]],
-            offset=(block.image * count + block.start) * n,
-        )
-        copy(rows, result[0 : b * s, p], second=p > 0)
+        places = block.sink[p].ap(pattern=[[a, whole], rows[0], rows[1], [1, a]], offset=start)
+        copy(places, result[0:last, p], second=p > 0)
+        if rest > 0:
+            places = block.sink[p].ap(
+                pattern=[rows[0], rows[1], [1, rest]], offset=start + whole * a
+            )
+            copy(places, result[last : last + s, p, 0 : block.groups, 0:rest], second=p > 0)

@@ -79,9 +79,8 @@ def transform_nd(
     re, im = _parts(resized(x, len(sizes), _points(chosen, sizes[-1])), is_complex)
     *leading, rows, columns = constants(chosen, launch.path)
     if isinstance(chosen.geometry, ImageGeometry):
-        im = torch.zeros_like(re) if im is None else im
-        kernel = image_kernels.stacked_image
-        return _joined(launch(kernel, re, im, rows, columns, chosen.geometry))
+        kernel, half = image_kernels.stacked_image, chosen.form == "half"
+        return _joined(launch(kernel, re, im, rows, columns, chosen.geometry, half))
     real = chosen.form == "hermitian"
     if not leading:
         return _joined(launch(two_d_kernels.two_d, re, im, rows, columns, real))

@@ -218,7 +218,10 @@ def _chosen(
             return FFTAlgorithm.SEPARABLE, None, None
         if len(sizes) > 2:
             return FFTAlgorithm.N_D, None, None
-        return FFTAlgorithm.TWO_D, None, image_geometry(*sizes) if form == "full" else None
+        if form == "hermitian":
+            return FFTAlgorithm.TWO_D, None, None
+        height, width = sizes
+        return FFTAlgorithm.TWO_D, None, image_geometry(height, width, form == "half")
     n = sizes[0]
     if n <= DFT_BEST:
         return FFTAlgorithm.DFT_GEMM, None, None

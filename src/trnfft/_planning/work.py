@@ -93,12 +93,15 @@ def four_step_work(p: Problem, g: Geometry) -> Work:
     )
 
 
-def stacked_work(p: Problem, g: StackedGeometry) -> Work:
-    """Return the work of a transform by stacked factors; the operand is padded to its length."""
+def stacked_work(p: Problem, g: StackedGeometry, read: int = 2, given: int | None = None) -> Work:
+    """Return the work of a transform by stacked factors; the operand is padded to its length.
+
+    ``read`` is the number of its parts, and ``given`` the number of stored points if not all.
+    """
     n, factors = p.n, [f for f in g[:3] if f > 1]
-    flops = n * (8 * sum(factors) + 6 * (len(factors) - 1))
+    flops = n * (8 * sum(factors) - 4 * (2 - read) * g.a + 6 * (len(factors) - 1))
     squared = sum(2 * f / 6 + 1 for f in factors) + _TABLE * (len(factors) - 1)
-    moved = n * (2 * p.itemsize + 8 + (16 if g.d > 1 else 0))
+    moved = n * (read * p.itemsize + (16 if g.d > 1 else 0)) + 8 * (given or n)
     return Work(p.batch * flops, p.batch * moved + 4 * offsets(g).many, _error(squared))
 
 
@@ -120,7 +123,8 @@ def stacked_image_work(p: Problem, g: ImageGeometry) -> Work:
     columns, rows = -(-width // g.rows.s) * g.rows.s, -(-height // g.columns.s) * g.columns.s
     first = p._replace(n=height, batch=p.batch * columns)
     second = p._replace(n=width, batch=p.batch * rows, itemsize=4)
-    return added(stacked_work(first, g.rows), stacked_work(second, g.columns))
+    one = stacked_work(first, g.rows, p.parts[0])
+    return added(one, stacked_work(second, g.columns, given=p.points[1]))
 
 
 def bluestein_work(p: Problem, g: Geometry) -> Work:

@@ -20,6 +20,7 @@ from trnfft._planning.choice import stacked_constants
 from ...trnblas.kernels.harness_products import Count, run, values
 
 GENERATIONS = ("gen2", "gen3", "gen4")
+FORMS = ("fft2", "rfft2")
 LIMIT = 2e-6  # relative L2 error that every kernel transform keeps in float32
 
 
@@ -38,10 +39,10 @@ def constants(found, inverse=False, scale=1.0):
     )
 
 
-def spectrum(x, found, generation="gen3", inverse=False, scale=1.0):
+def spectrum(x, found, generation="gen3", inverse=False, scale=1.0, half=False):
     tables = constants(found, inverse, scale)
-    parts = x.real.copy(), x.imag.copy()
-    real, imaginary = run(stacked_image, generation, *parts, *tables, found)
+    parts = (x.real.copy(), x.imag.copy()) if np.iscomplexobj(x) else (x, None)
+    real, imaginary = run(stacked_image, generation, *parts, *tables, found, half)
     assert real.dtype == imaginary.dtype == np.float32
     return real + 1j * imaginary.astype(np.float64)
 
@@ -63,7 +64,23 @@ def spectrum(x, found, generation="gen3", inverse=False, scale=1.0):
 def test_geometries(rows, columns):
     found = geometry(rows, columns)
     x = signals(1, found.rows.length, found.columns.length)
-    assert worst_error(spectrum(x, found), image(x)) <= LIMIT
+    want = image(x)
+    assert worst_error(spectrum(x, found), want) <= LIMIT
+    points = x.shape[2] // 2 + 1
+    assert worst_error(spectrum(x, found, half=True), want[:, :, :points]) <= LIMIT
+
+
+# Points 0 to n / 2 are whole runs of a points and one or several points, or whole runs alone.
+@each_case("generation", GENERATIONS)
+@each_case("columns", [(9, 4, 5), (5, 9, 8), (4, 5, 16), (5, 5, 4), (7, 4, 8)])
+def test_real_operands(columns, generation):
+    found = geometry((8, 5, 7), columns)
+    x = values(2, 40, found.columns.length, seed=3)
+    want = image(x.astype(np.complex64))
+    points = x.shape[2] // 2 + 1
+    assert worst_error(spectrum(x, found, generation), want) <= LIMIT
+    half = spectrum(x, found, generation, half=True)
+    assert worst_error(half, want[:, :, :points]) <= LIMIT
 
 
 @each_case("generation", GENERATIONS)
@@ -119,11 +136,13 @@ def test_large_images(sizes):
     assert worst_error(spectrum(x, image_geometry(*sizes)), image(x)) <= LIMIT
 
 
-@each_case("shape", [(2, 384, 384), (1, 999, 1001)])
-def test_bytes_are_those_of_the_plan(shape):
-    plan = trnfft.plan(shape, kind="fft2")
+@each_case(("shape", "kind"), [((2, 384, 384), "fft2"), *[((1, 999, 1001), k) for k in FORMS]])
+def test_bytes_are_those_of_the_plan(shape, kind):
+    plan = trnfft.plan(shape, kind=kind)
     zeros = np.zeros(shape, np.float32)
-    count = Count(stacked_image, "gen3", zeros, zeros, *plan.constants(), plan.geometry)
+    parts = (zeros, zeros if kind == "fft2" else None)
+    arguments = (*plan.constants(), plan.geometry, kind == "rfft2")
+    count = Count(stacked_image, "gen3", *parts, *arguments)
     assert count.hbm_bytes == plan.cost.hbm_bytes
 
 
@@ -141,3 +160,9 @@ def test_a_geometry_is_within_its_limits(sizes):
 @pytest.mark.parametrize("sizes", [(256, 256), (130, 20), (1021, 1024), (1024, 15)])
 def test_other_images_are_products_with_whole_matrices(sizes):
     assert image_geometry(*sizes) is None
+
+
+def test_half_spectra_of_smaller_images_are_products_with_whole_matrices():
+    assert image_geometry(512, 512) is not None
+    assert image_geometry(512, 512, half=True) is None
+    assert image_geometry(1024, 1024, half=True) == image_geometry(1024, 1024)

@@ -119,8 +119,8 @@ def test_what_is_wrong_is_red(folder):
 
 
 NAMED = {
-    "trnfft": ("butterfly FFT", "complex GEMM"),
-    "trnblas": ("GEMM", "batched GEMM", "fused MP2 energy"),
+    "trnfft": ("butterfly FFT", "complex mask"),
+    "trnblas": ("GEMM", "batched GEMM", "complex GEMM", "fused MP2 energy"),
     "trnrand": ("Philox 4x32-10", "Box-Muller from Philox"),
     "trnsolver": ("Jacobi eigh", "Jacobi eigh: rotate_pairs"),
     "trnsparse": ("SpMM gather-matmul-scatter",),

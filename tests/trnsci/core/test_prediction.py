@@ -7,6 +7,7 @@ import nkisim
 from trnsci.core import explain
 from trnsci.core.backend import prediction
 from trnsci.core.counters import counts
+from trnsci.core.errors import FlagError
 from trnsci.core.testing import random_tensor
 
 from .toy_kernel import scaled_add_kernel
@@ -73,6 +74,14 @@ def test_a_kernel_without_a_time_says_why(library, make_operation, monkeypatch):
         text = str(explain(operation, X, X, 2.0).predict())
     assert text.startswith("no predicted time: ")
     assert "executes more than 5 instructions" in text
+
+
+def test_an_unknown_generation_is_an_error(library, operation):
+    with library.backend("simulator"):
+        found = explain(operation, X, X, 2.0)
+    assert found.predict("trn2").generation == "gen3"
+    with pytest.raises(FlagError, match=r"generation: got .gen9., accepted"):
+        found.predict("gen9")
 
 
 def test_a_call_on_torch_has_no_time(operation):

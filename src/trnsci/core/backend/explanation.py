@@ -106,8 +106,11 @@ class Explanation:
         """Return the predicted device time of all kernels of the call.
 
         Args:
-            generation: ``"gen2"``, ``"gen3"`` or ``"gen4"``; None for the target of the
-                environment, else gen3.
+            generation: ``"gen2"``, ``"gen3"``, ``"gen4"`` or an instance name; None for the target
+                of the environment, else gen3.
+
+        Raises:
+            FlagError: The generation is not known.
         """
         found = (step.predict(generation) for step in self.steps if step.predict is not None)
         return total(found, self.open_end)

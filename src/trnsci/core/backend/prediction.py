@@ -27,6 +27,7 @@ from trnsci.core.interop import (
 )
 from trnsci.core.nki import has_aws_nki
 from trnsci.core.numbers.conversions import read_only_array_of
+from trnsci.core.tiles.hardware import resolve_generation
 
 MOST_INSTRUCTIONS = 20_000
 """Instructions of a kernel above which its time is not predicted; as many take some seconds."""
@@ -35,7 +36,7 @@ MOST_INSTRUCTIONS = 20_000
 class _Predictor(Launcher):
     """Profiles kernels in place of running them."""
 
-    def __init__(self, generation: str | None) -> None:
+    def __init__(self, generation: str) -> None:
         super().__init__("simulator")
         self._generation = generation
         self.profiles: list[Any] = []
@@ -80,6 +81,7 @@ def predictor(run: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[str |
 
     @cache
     def predict(generation: str | None = None) -> Prediction:
+        generation = resolve_generation(generation)
         if has_aws_nki():
             return _unknown("the kernels of this process are compiled by AWS's NKI")
         if any(isinstance(arg, Tensor) and not is_fake(arg) for arg in args):

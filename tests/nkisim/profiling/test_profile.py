@@ -124,6 +124,21 @@ def test_a_profile_is_the_same_each_time_and_with_values():
     assert found[0] == found[1] == found[2]
 
 
+def test_results_are_the_returned_tensors():
+    def two(x):
+        rows = nl.ndarray((4, 6), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        nisa.dma_copy(dst=rows, src=tile[0:4, 0:6])
+        narrow = nl.ndarray((8, 6), dtype=nl.bfloat16, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=narrow, src=tile)
+        return rows, narrow
+
+    for kernel, expected in ((two, ["float32[4,6]", "bfloat16[8,6]"]), (copied, ["float32[8,6]"])):
+        for values in (False, True):
+            found = nkisim.profile(kernel, values=values, advice=False)(zeros(8, 6))
+            assert found.results == found.to_dict()["results"] == expected
+
+
 def test_arguments_are_not_changed():
     x = np.ones((128, 64), np.float32)
     nkisim.profile(copied, values=True)(x)

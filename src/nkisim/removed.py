@@ -266,7 +266,7 @@ def missing_text(rule: Rule, full_name: str) -> tuple[str, Severity]:
 def refuse_name(
     rule: Rule, module: str, name: str, remedy: str, place: Place | None = None
 ) -> NoReturn:
-    """Raise the rule of a name that the version in force lacks."""
+    """Raise the error of a rule for a name that the version in force lacks."""
     full_name = f"{module}.{name}"
     message, severity = missing_text(rule, full_name)
     flag(

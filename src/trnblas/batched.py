@@ -28,7 +28,7 @@ from trnsci.core.numbers.values import shapes_are_static
 
 __all__ = ["batched_gemm", "batched_trsm", "grouped_gemm"]
 
-# On a CPU, products of matrices with more elements are faster one by one than copied to a batch.
+# On a CPU, matrices with more elements are multiplied faster one by one than as a copied batch.
 _STACKED = 1024
 
 
@@ -93,10 +93,11 @@ def grouped_gemm(
 ) -> list[Tensor]:
     """Return ``gemm`` of every A[i] and B[i]; all shapes may differ.
 
-    Products with equal shapes, factors (as numbers) and options are computed as one batch, on a CPU
-    those of matrices of up to 1024 elements: there a call costs more than a copy. torch.compile
-    gets single products. Results of one batch are views of one tensor. The order of a sum can
-    depend on the batch, and so can the last bits of a result. Every result has the error bound of
+    Products with equal shapes, factors (as numbers) and options are computed as one batch. On a CPU
+    without kernels that is limited to matrices of up to 1024 elements, for which a call takes
+    longer than a copy. torch.compile without kernels traces single products. Results of one batch
+    are views of one tensor. The order of a sum can depend on the batch, and so can the last bits of
+    a result. Every result has the error bound of
     ``gemm``: ``k * u * |alpha| * |A| @ |B|``, with u the unit roundoff, and three roundings of
     factors and C.
 
@@ -130,7 +131,7 @@ def grouped_gemm(
     kinds: list[Any] = [
         (a.shape, a.dtype, a.device, b.shape, b.dtype, b.device)
         if isinstance(a, Tensor) and isinstance(b, Tensor)
-        else i  # which is refused
+        else i  # no tensors: an error below
         for i, (a, b) in enumerate(zip(A, B, strict=True))
     ]
     others = [_values(each) for name, each in lists.items() if each is options[name]]
@@ -139,11 +140,11 @@ def grouped_gemm(
     if others:
         kinds = list(zip(kinds, *others, strict=True))
     if shapes_are_static() and not kernels_wanted():
-        kinds = list(range(count))  # sizes may be symbols, which have no hash
+        kinds = list(range(count))  # sizes can be symbols, which have no hash
     alike: dict[Any, list[int]] = {}
     last: Any = None
     for i, kind in enumerate(kinds):
-        if kind != last:  # most lists have runs of one kind
+        if kind != last:  # equal kinds are neighbours in most lists
             last, members = kind, alike.setdefault(kind, [])
         members.append(i)
     results: list[Any] = [None] * count
@@ -204,7 +205,7 @@ def _check_batch(function: str, A: Tensor, B: Tensor) -> None:
 
 
 def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
-    """Return one value for each of ``count`` products; the given ones themselves."""
+    """Return one value for each of ``count`` products; a sequence is returned itself."""
     if isinstance(value, str) or not isinstance(value, Sequence):
         return [value] * count
     if len(value) != count:
@@ -215,14 +216,14 @@ def _for_each(name: str, value: Any, count: int) -> Sequence[Any]:
 
 
 def _values(factors: Sequence[Any]) -> list[Any]:
-    """Return keys that are equal for equal numbers, and for one object."""
+    """Return keys: equal for equal numbers of one type, or for one and the same object."""
     return [(type(x), x) if type(x) in (int, float, complex) else id(x) for x in factors]
 
 
 def _computed_alike(
     product: Product, level: Level | None, operands: list[list[Tensor]]
 ) -> Sequence[Tensor]:
-    """Return the products of lists of A, B and, if given, C that are of one kind."""
+    """Return the products of lists of A, B and, if given, C; all products are of one kind."""
     alpha, A, _, beta, _, trans_a, trans_b, shape = product
     dtype, count = A.dtype, len(operands[0])
     if count > 1 and (kernels_wanted() or not A.is_cpu or _largest(product) <= _STACKED):
@@ -238,7 +239,7 @@ def _computed_alike(
     if len(results) == count:
         return results
     stacked = results[0]
-    # Autograd refuses changes in place of what unbind returns.
+    # Autograd raises where a result of unbind is changed in place.
     return [stacked[i] for i in range(count)] if stacked.requires_grad else stacked.unbind()
 
 

@@ -33,7 +33,7 @@ from trnsci.core.testing import random_tensor
 
 __all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
 
-# Numbers in each of the two buffers, in float64, that are in the cache of a core.
+# float64 numbers per thread in each of two buffers: both fit in the cache of a core.
 _BLOCK = 2**15
 
 
@@ -251,7 +251,7 @@ def _inner_product(
 
 
 def _wide_axpy(alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
-    """Return the sum; without kernels, alpha may be a number, which needs fewer passes."""
+    """Return ``alpha * x + y``; alpha is a Python number where that needs fewer passes."""
     found = _blocked_axpy(alpha, x, y) if x.is_cpu and x.numel() > _BLOCK else None
     return _plain_axpy(alpha, widest(x), widest(y)).to(x.dtype) if found is None else found
 
@@ -259,8 +259,8 @@ def _wide_axpy(alpha: Tensor, x: Tensor, y: Tensor) -> Tensor:
 def _blocked_axpy(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor | None:
     """Return the sum by blocks in two buffers that fit in the cache of each core.
 
-    An element is computed by the same operations as without blocks. None for float64, which needs
-    no buffers, and where the sum is traced or differentiated.
+    An element is computed by the same operations as without blocks. None if alpha is a tensor, for
+    float64, which needs no buffers, and where the sum is traced or differentiated.
     """
     wide = torch.complex128 if x.is_complex() else torch.float64
     if isinstance(alpha, Tensor) or x.dtype is wide or not inert(x, y):

@@ -163,10 +163,10 @@ def _gemm_by_parts(
     C: Tensor | None,
     *flags: str,
 ) -> Tensor:
-    """Return a product of complex matrices, whose parts are in place for the kernel.
+    """Return a product of complex matrices; the kernel reads their parts from the same memory.
 
-    Up to a depth of 64 both parts fit in one tile of the contraction: there a product of real
-    matrices of twice the depth needs half as many instructions.
+    Up to a depth of 64, both parts fit in one tile of the contraction. Then one product of real
+    matrices of twice the depth is computed, which needs half as many instructions.
     """
     added = None if C is None else parts(C)
     left, right = (applied(trans, x) for trans, x in zip(flags, (A, B), strict=True))

@@ -275,8 +275,8 @@ def plan_gemm(
     Raises:
         ShapeError: M, N or K is below 1.
         DTypeError: The dtype has no kernel, or none of this precision; or a size is no integer.
-        FlagError: transA or transB is no bool, the precision is unknown, or no error is proved for
-            so large a K.
+        FlagError: transA or transB is no bool, the precision is unknown, or no error bound is
+            proved for so large a K.
         ValueError: The generation is unknown.
 
     Example:

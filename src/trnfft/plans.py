@@ -310,7 +310,7 @@ def _cached(
 
 
 def _many(step: Recipe, batch: int, generation: Generation) -> RowsGeometry | None:
-    """Return the factors for many rows if the kernel transforms many rows at once, else None."""
+    """Return the factors of ``stacked_rows`` if the kernel uses it for this batch, else None."""
     return step.many if generation != "gen2" and many_rows(step.many, batch) else None
 
 

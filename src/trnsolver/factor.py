@@ -114,8 +114,8 @@ def lu(A: Tensor) -> LUFactors:
     """Return P, L and U with ``A = P @ L @ U``, by partial pivoting.
 
     For a singular matrix U has a zero on its diagonal. NaN propagates to L and U. As
-    in LAPACK, a pivot of a complex matrix has the largest ``|re| + |im|``, so that entries of L are
-    at most sqrt(2), on kernels times 1 + 2^-15.
+    in LAPACK, a pivot of a complex matrix has the largest ``|re| + |im|``. So entries of L are at
+    most sqrt(2), and on kernels at most sqrt(2) times 1 + 2^-15.
 
     Args:
         A: Matrices (m, n); L is (m, k) and U (k, n) with ``k = min(m, n)``.
@@ -296,7 +296,7 @@ def run_cholesky(function: str, a: Tensor, name: str = "A") -> Tensor:
 
 
 def factor_solved(factor: Tensor, right: Tensor, adjoint: bool = False) -> Tensor:
-    """Return the solution of a system of a lower factor, or of its adjoint."""
+    """Return the solution of a system with a lower factor L, or with L^H if ``adjoint``."""
     if kernels_wanted():
         return trsm(1.0, factor, right, uplo="lower", trans="C" if adjoint else "N")
     return torch.linalg.solve_triangular(factor.mH if adjoint else factor, right, upper=adjoint)
@@ -398,7 +398,7 @@ LU = batches.Batched(
             _lu_products,
             lambda *matrices: matrices,
             "the matrix itself",
-            lambda a, b: batches.rows_bound(embedded(b)),  # sums of twice as many products
+            lambda a, b: batches.rows_bound(embedded(b)),  # sums have twice as many terms
         ),
     ),
 )

@@ -196,7 +196,7 @@ def screened_spmm(
             f"got {tuple(rows.shape)} and {tuple(columns.shape)}{hint}"
         )
     row_bounds, col_bounds = (_bounds(d.detach()) for d in (rows, columns))
-    if A.is_floating_point() or A.is_complex():  # bounds of an integer matrix are no integers
+    if A.is_floating_point() or A.is_complex():  # integers cannot hold the bounds
         dtype = real_dtype(A.dtype)
         row_bounds, col_bounds = row_bounds.to(dtype), col_bounds.to(dtype)
     return run_screened_spmm(A, row_bounds, col_bounds, B, sqrt(threshold))

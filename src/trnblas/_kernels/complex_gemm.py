@@ -5,8 +5,8 @@ Limits   2-D, or a batch with at most one shared operand; each extent at least 1
          bits, parts of all operands of one dtype; alpha and beta are compile-time real numbers
 Cost     M/128 * K/128 stationary tiles of each part of a, with 2 N moving columns each: four real
          products; HBM bytes of a, b and c once while one operand and a tile of the other fit
-Lever    B and i B are on chip next to each other, so that four products need two stationary tiles
-         and no addition outside PSUM; parts are neither separated nor joined outside of the kernel
+Lever    i B is made on chip, and A_re B + A_im (i B) is summed in PSUM: two stationary tiles for
+         four real products. Parts are neither separated nor joined outside of the kernel
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ def complex_gemm(
         beta: Scale of ``c``.
         trans_a: Whether the matrices of ``a`` are passed transposed.
         trans_b: Whether the matrices of ``b`` are passed transposed.
-        wide: Whether the result is float32, else it has the dtype of ``a``.
-        blocks: The ``blocks`` of ``gemm_tiling`` with two parts, this batch and shared operand.
+        wide: Whether the result is float32; if not, it has the dtype of ``a``.
+        blocks: The ``blocks`` of ``gemm_tiling`` for two parts, this batch and shared operand.
     """
     dtype = nl.float32 if wide else a.dtype
     return product_of(a, b, c, (alpha, beta), (trans_a, trans_b), dtype, blocks, 2)

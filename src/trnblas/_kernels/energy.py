@@ -13,8 +13,8 @@ Layout   a on partitions, 128 at a time; b on the free axis, up to 512 at a time
          sliced. Nothing is padded: no 0 * inf can arise where D would be 0
 Limits   any numbers of occupied and virtual orbitals. naux up to 5376 in float32, 10,880 in
          16 bits: three transposed panels of 128 virtual orbitals share 128 KiB per partition. T, B
-         float32, bfloat16 or float16; orbital energies, products of B, their squares and sums
-         float32, whose range has no overflow of float16; the result is (1, 1) float32
+         float32, bfloat16 or float16. Orbital energies, products of B, their squares and sums are
+         float32, so they do not overflow the range of float16. The result is (1, 1) float32
 Cost     n occupied, t tiles of virtual, k of auxiliary functions: n^2 t^2 / 2 products of k tiles,
          a quarter of the 2 n^2 t^2 of two products for each tile of each ordered pair. Per element
          of a strip about 10 Vector cycles, 6 of them for the reciprocal, and 4 Scalar ones

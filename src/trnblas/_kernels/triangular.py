@@ -100,7 +100,7 @@ def load_panel(b: Tile, chunk: Chunk, left: bool, dtype: Any) -> Tile:
     first, count, start, width = chunk
     extent = b.shape[1] if left else b.shape[2]
     blocks = row_tiles(extent)
-    # Some compilers reject a matmul with a single moving column: each gets a column of zeros.
+    # Some compilers reject a matmul with one moving column: a column of zeros is added to it.
     pitch = max(2, width)
     panel = nl.ndarray((TILE, blocks, count * pitch), dtype=dtype, buffer=nl.sbuf)
     if width == 1:
@@ -181,15 +181,15 @@ def store_zeros(out: Tile) -> None:
 
 
 def load_diagonals(dst: Tile, a: Tile, q: int, i: int, matrices: int, eye: Tile) -> None:
-    """Load diagonal blocks as they are stored, both triangles: from block ``i`` of matrix ``q`` on.
+    """Load diagonal blocks from block ``i`` on, with both triangles, of matrices from ``q`` on.
 
     Args:
         dst: The blocks, (rows, blocks, rows).
         a: The matrices.
         q: The first matrix.
         i: The first block.
-        matrices: Matrices of which each block is loaded, before the next block.
-        eye: Identity, which a smaller last block has in its other rows and columns.
+        matrices: Number of matrices. Block ``i`` of all of them comes before block ``i + 1``.
+        eye: Identity; a smaller last block is extended by its other rows and columns.
     """
     size, order = dst.shape[0], a.shape[1]
     for f in range(0, dst.shape[1], matrices):
@@ -204,7 +204,7 @@ def load_diagonals(dst: Tile, a: Tile, q: int, i: int, matrices: int, eye: Tile)
 
 
 def load_diagonal(a: Tile, i: int, dtype: Any) -> Tile:
-    """Return the diagonal block ``i`` of the first matrix as it is stored, both triangles."""
+    """Return diagonal block ``i`` of the first matrix, with both triangles as they are stored."""
     size = block_rows(i, a.shape[1])
     block = nl.ndarray((size, 1, size), dtype=dtype, buffer=nl.sbuf)
     load_diagonals(block, a, 0, i, 1, block)

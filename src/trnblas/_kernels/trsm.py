@@ -12,9 +12,9 @@ Limits   order up to 18,432: inverses and a panel of at least 128 columns share 
          infinity in B propagates to its dependents and to the other rows of its block of 128 (on
          the right, columns). A zero on the diagonal makes X not finite; no error is raised
 Cost     order n, m columns, b = n / 128: b (b - 1) / 2 products of A's blocks and b of inverses,
-         each 128 by 128 by m; 19 matmuls of 128^3 per diagonal block. Each panel reads all blocks
-         of A once; a panel has 2048 columns or, from order 2049 on, 36864 / b - 128. If M is A
-         itself, each block that is read is transposed once
+         each 128 by 128 by m; 19 of 128 by 128 by 64 per diagonal block. Each panel reads all
+         blocks of A once; a panel has 2048 columns or, from order 2049 on, 36864 / b - 128. If M is
+         A itself, each block that is read is transposed once
 Lever    operand reuse in SBUF and accumulation in PSUM; no substitution loop over rows
 """
 
@@ -54,18 +54,18 @@ from trnsci.core.tiles.triangular_inverse import (
 )
 
 LOCK_STEP = 16
-"""Diagonal blocks, of one matrix or of several, that are inverted together."""
+"""Maximum of diagonal blocks, of one matrix or of several, that are inverted together."""
 MAX_ORDER = PANEL_BYTES // (4 * 2 * TILE) * TILE
 """Largest order: each block has 128 panel columns and 128 columns of inverses."""
 
 
 class Inverses(NamedTuple):
-    """The inverses of the diagonal blocks of some matrices, block ``i`` of all of them in turn.
+    """Inverses of the diagonal blocks of matrices: block 0 of each matrix, then block 1 of each.
 
     Attributes:
         matrices: Number of matrices.
-        transposed: Transposes of the inverses of blocks whose columns are divided by the diagonal.
-        pivots: Reciprocals of the diagonals, as columns; None for ones.
+        transposed: Transposed inverses of blocks with each column divided by its diagonal entry.
+        pivots: Reciprocals of the diagonals, one column per block; None for diagonals of ones.
     """
 
     matrices: int
@@ -147,14 +147,14 @@ def solve_batch(a: Tile, b: Tile, out: Tile, alpha: float, tri: Triangle) -> Non
 def unit_triangles(
     a: Tile, q: int, first: int, count: int, inverses: Inverses, eye: Tile, tri: Triangle
 ) -> Tile:
-    """Return the transposes of diagonal blocks whose columns are divided by the diagonal.
+    """Return transposed diagonal blocks, with each column divided by its diagonal entry.
 
     Args:
         a: The matrices.
         q: The first matrix of ``inverses``.
-        first: The first block in the order of ``inverses``.
+        first: The first block, as a position in ``inverses``.
         count: Number of blocks.
-        inverses: Receives the reciprocals of the diagonals.
+        inverses: Its ``pivots`` receive the reciprocals of the diagonals.
         eye: The identity.
         tri: Side, triangle and diagonal.
     """
@@ -191,17 +191,17 @@ def solve(
     alpha: float,
     tri: Triangle,
 ) -> None:
-    """Solve ``count`` systems from the ``q``-th on with the matrices from the ``q``-th on."""
+    """Solve ``count`` systems from ``q`` on: each with its matrix, or all with the shared one."""
     order = a.shape[1]
     blocks = row_tiles(order)
     width = panel_width(blocks, 4, TILE * inverses.matrices)
     columns = b.shape[2] if tri.left else b.shape[1]
     if inverses.matrices > 1 and columns > BANK:
-        width = min(width, columns)  # a system in each panel
+        width = min(width, columns)  # one system per panel
     chunks = column_chunks(q, count, columns, width)
     for c in range(len(chunks)):
         panel = load_panel(b, chunks[c], tri.left, nl.float32)
-        # A matrix multiplies the columns of its system, a single one all columns.
+        # Each matrix multiplies the columns of its own system; a shared one multiplies all.
         each = chunks[c][1] if inverses.matrices > 1 else 1
         start = chunks[c][0] - q if inverses.matrices > 1 else 0
         pitch = panel.shape[2] // each
@@ -239,7 +239,7 @@ def scale_row(panel: Tile, sums: list[Tile], i: int, alpha: float, summed: bool)
 
 
 def finish_row(panel: Tile, inverses: Inverses, i: int, slot: int, order: int) -> None:
-    """Multiply block ``i`` of a panel by ``inv(M_ii)``, which has number ``slot``."""
+    """Multiply block ``i`` of a panel by ``inv(M_ii)``, at position ``slot`` of ``inverses``."""
     rows, scale = block_rows(i, order), 1.0
     if inverses.pivots is not None:
         scale = inverses.pivots[0:rows, slot : slot + 1]

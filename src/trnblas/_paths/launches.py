@@ -24,8 +24,9 @@ def gemm_launch(
 ) -> Tensor:
     """Return a product by a kernel.
 
-    With ``many`` = 2 the operands and the result are arrays of ``parts`` of complex matrices. With
-    ``wide`` the result of 16-bit operands is float32; real ones take no factors, C or flags then.
+    With ``many`` = 2 the operands and the result are the ``parts`` of complex matrices. With
+    ``wide`` the result of 16-bit operands is float32; real operands are then multiplied without
+    factors, C or flags.
     """
     from trnblas._kernels.batched import batched_gemm
     from trnblas._kernels.bfloat16 import bfloat16_gemm
@@ -59,5 +60,5 @@ def gemm_launch(
 
 
 def layout(contraction_on_rows: bool) -> Layout:
-    """Return the layout of an operand of a product, by where its contraction is."""
+    """Return the name of the layout with the contraction on rows, or on columns."""
     return "rows" if contraction_on_rows else "columns"

@@ -55,7 +55,7 @@ _MOST_STEPS = 20  # of refinement; each gains a factor of two at least
 
 
 def bfloat16_gemm(launch: Launcher, a: Tensor, b: Tensor, upper: bool, many: int = 1) -> Tensor:
-    # Of complex numbers (``many`` = 2) the operands and the result are arrays of their parts.
+    # With ``many`` = 2, the operands and the result are the parts of complex matrices.
     def product(left: Tensor, right: Tensor) -> Tensor:
         count, rows = left.shape[:2]
         x, y = ((side[0] if count == 1 else side).bfloat16() for side in (left, right))

@@ -39,7 +39,7 @@ def aligned_batch(in_dims: Sequence[int | None], a: Tensor, b: Tensor) -> tuple[
 
 
 def _by_parts(real: Callable[..., Tensor], a: Tensor, b: Tensor, *options: Any) -> Tensor:
-    # The triangle of a complex matrix is not a triangle of the real matrix of its parts.
+    # A triangle of the complex result is not a triangle of the real matrix of its parts.
     *level, upper = options
     product = joined(real(parts(a), embedded(b), *level, False))
     return one_triangle(product, True) if upper else product

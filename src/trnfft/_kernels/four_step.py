@@ -3,7 +3,7 @@
 Layout   rows of any length in HBM, separate real and imaginary parts; a shorter row is zero-padded,
          a longer one truncated. Up to 128 * 128 points are one stage on chip; up to 128^4 are
          two, with one pass over HBM between them.
-         From gen3 on, many rows with a half spectrum have the layout of ``stacked_rows``.
+         From gen3 on, many rows of a real transform have the layout of ``stacked_rows``.
 Limits   2-D float32 or 16-bit operands, results in float32; the length of a Geometry
 Cost     8 N (sum of the factors) flops; operand, constants and result are transferred once, and the
          data is written and read once more between two stages. A real operand halves the first
@@ -45,9 +45,9 @@ def four_step(
         kind: ``"full"`` for N points, ``"half"`` for the first N // 2 + 1 points of the spectrum of
             a real operand, ``"hermitian"`` for N real points from N // 2 + 1 of a spectrum; the
             result is then a single tensor.
-        many: The factors for many rows of a half spectrum, used from gen3 on, or None. Their
-            matrices follow the other constants. The rows of the operand are neither padded nor
-            truncated, and a spectrum has both parts.
+        many: The factors of ``stacked_rows`` for a real transform, used from gen3 on, or None.
+            Their matrices follow the other constants. The rows of the operand are then neither
+            padded nor truncated, and a spectrum has both parts.
     """
     batch, length = x_re.shape
     n = geometry.length

@@ -123,7 +123,7 @@ def columns(x: list[Tile], s: int, c0: int, c1: int) -> list[Tile]:
             nisa.memset(dst=panel, value=0.0)
         for k in range(0, length, TILE):
             kw = min(TILE, length - k)
-            # DMA widens 16 bits, since both operands of a product must have one width.
+            # Both operands of a product must be float32: DMA widens the 16-bit ones.
             nisa.dma_copy(dst=panel[0:kw, k // TILE, 0 : c1 - c0], src=part[s, k : k + kw, c0:c1])
         parts.append(panel)
     return parts

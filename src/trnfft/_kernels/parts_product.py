@@ -1,6 +1,6 @@
 """Products of matrices given as real and imaginary parts, shared by all matrix transforms.
 
-Products of two complex matrices with no more to them are those of trnblas.
+Plain products of two complex matrices run on ``complex_gemm`` of trnblas instead.
 
 Layout   the contraction on partitions. A complex right operand is one SBUF panel with the columns
          ``[-B_im | B_re | B_im]``: its first two thirds multiply A_im, its last two A_re, and each
@@ -250,7 +250,7 @@ def negate(panel: Tile, to: int, at: int, width: int, depth: int) -> None:
 def store_parts(
     outs: list[Tile], m: int, n0: int, n1: int, starts: list[int], sums: list[Tile]
 ) -> None:
-    """Store adjacent runs of columns of some rows, one DMA per part.
+    """Store adjacent column ranges of some rows with one DMA per part.
 
     ``starts`` are offsets in the concatenation of columns ``n0`` to ``n1`` of all parts.
     """

@@ -40,10 +40,11 @@ is fitted to times of ``nkisim profile``, within 5 us.
 class RowsGeometry(NamedTuple):
     """The factors of a transform of many rows at once.
 
-    The first a values of a real transform are a real entries: real parts of k1 from 0 to a // 2,
-    then the imaginary parts that are not 0. A bin k1 of it has the points k1 + a m and the points
-    a - k1 + a m of the spectrum, for m up to ``mirrored``; the second are conjugates of points that
-    are not stored. A real result has these steps in the opposite order:
+    For real points, the a results of the first step are stored as a real entries: the real parts
+    of bins k1 from 0 to a // 2, then the imaginary parts that are not 0. From bin k1, the second
+    step computes the points k1 + a m and the mirrored points a - k1 + a m of the spectrum, with
+    0 <= m < ``mirrored``. Mirrored points are conjugates of the other results of the bin. A real
+    result takes the opposite steps in the opposite order:
 
         columns    (a columns, a columns)                (j1, j2) to (entry, j2), or transposed
         bins       (2 b bins, groups, 4 mirrored bins)   (part, k1, j2) to (part, which, m, k1), or
@@ -72,12 +73,12 @@ class RowsGeometry(NamedTuple):
 
     @property
     def mirrored(self) -> int:
-        """Points of a bin of a real transform below the middle of the spectrum, and mirrored."""
+        """Points of a bin of a real transform in the lower half of the spectrum."""
         return (self.b + 1) // 2
 
     @property
     def bins(self) -> int:
-        """Bins of a group of the second step; two groups do not have all bins of a real one."""
+        """Bins of a group of the second step; a real transform has at least three groups."""
         if self.real:
             return min(TILE // (4 * self.mirrored), (self.extent - 1) // 2)
         return min(TILE // (2 * self.b), self.a)
@@ -89,7 +90,7 @@ class RowsGeometry(NamedTuple):
 
     @property
     def shapes(self) -> tuple[tuple[int, int, int], tuple[int, int, int]]:
-        """Depth, number and columns of the matrices of both steps of a real operand."""
+        """Depth, number and columns of both steps' matrices; a real result transposes them."""
         first = (self.a if self.real else 2 * self.a) * self.columns
         points = 4 * self.mirrored if self.real else 2 * self.b
         return (first, 1, first), (2 * self.b * self.bins, self.groups[1], points * self.bins)
@@ -167,11 +168,11 @@ def offsets(g: StackedGeometry) -> Offsets:
 
 
 def many_rows(g: RowsGeometry | None, batch: int) -> bool:
-    """Return whether rows are transformed many at once.
+    """Return whether rows are transformed 128 at once instead of one by one.
 
-    One group of points of 128 rows takes about as long as one row that is transformed alone. In
-    ``nkisim profile`` for gen3 and gen4 the chosen form takes at most 10 % longer than the other;
-    for real transforms at most 1 %.
+    One group of 128 rows takes about as long as one row in the other form. By ``nkisim profile``
+    for gen3 and gen4, the form that is chosen takes at most 10 % longer than the other form; for
+    real transforms at most 1 %.
     """
     if g is None:
         return False
@@ -200,7 +201,7 @@ def stacked_geometry(n: int) -> StackedGeometry | None:
 def rows_geometry(n: int, real: bool) -> RowsGeometry | None:
     """Return the factors with the fewest groups, or None without any.
 
-    Of a real transform, factors whose groups have runs of two elements come first.
+    For a real transform, factors with two or more columns and bins per group are preferred.
     """
     found = []
     for a in range(_LEAST, (TILE if real else TILE // 4) + 1):
@@ -215,8 +216,8 @@ def rows_geometry(n: int, real: bool) -> RowsGeometry | None:
 def image_geometry(height: int, width: int, half: bool = False) -> ImageGeometry | None:
     """Return the factors of an image, or None if products with whole matrices are faster.
 
-    With a real operand and ``half`` of its spectrum, products with whole matrices take half as
-    long.
+    ``half`` means a real operand and half of its spectrum: products with whole matrices take half
+    of the time then.
     """
     rows, columns = _column_geometry(height, width), _column_geometry(width, height)
     if rows is None or columns is None:

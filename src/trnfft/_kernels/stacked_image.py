@@ -7,7 +7,7 @@ Limits   operands (batch, n1, n2), float32 or 16-bit; float32 results; the lengt
          geometry
 Cost     per point and pass 4 / a + 16 / (b s) cycles of the Tensor engine; operand and result once,
          and the data once more through HBM. A real operand halves the bytes read, and a half
-         spectrum those written; the products take as long
+         spectrum the bytes written; the time of the products is unchanged
 Lever    the array is full in every product; the first product of the next columns runs while these
          columns are multiplied by twiddles; transfers have contiguous runs of a points
 Accuracy relative L2 error below 1e-6
@@ -36,7 +36,7 @@ class Block(NamedTuple):
 
     Attributes:
         source: Real and imaginary part, or the real part alone, (batch, n, columns).
-        sink: Real and imaginary part, (batch, columns, n), or the first points of each row.
+        sink: Real and imaginary part, (batch, columns, n), or with fewer points of each row.
         tables: The tables of the geometry.
         geometry: The factors of n.
         image: Index of the image in the batch.

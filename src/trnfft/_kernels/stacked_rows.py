@@ -5,19 +5,20 @@ With n = a b, point j1 b + j2, and k = k1 + a k2, for each row:
     y[k1, j2] = sum over j1 of x[j1 b + j2] exp(-2 pi i j1 k1 / a)
     X[k1 + a k2] = sum over j2 of y[k1, j2] exp(-2 pi i j2 (k1 + a k2) / n)
 
-A real operand has y[a - k1] = conj(y[k1]), so the second step transforms bins k1 up to a / 2 and
-gives X[k] or, beyond n / 2, the conjugate at n - k. A real result has the transposed steps.
+For a real operand y[a - k1] = conj(y[k1]). So the second step transforms only the bins k1 <= a / 2,
+and gives X[k] for k <= n / 2, else its conjugate X[n - k]. A real result takes the transposed steps
+in the opposite order.
 
 Layout   rows on partitions, as in HBM. A group of points, both parts of all j1 for some j2, is
-         transposed; it is the stationary operand of a product, which has rows on partitions again.
-         The second step has groups of all j2 for some k1. Rows are never in one sum: a NaN stays in
-         its row
+         transposed and is the stationary operand of a product, whose result has rows on partitions
+         again. The second step has groups of all j2 for some k1. No sum has terms of two rows: a
+         NaN stays in its row
 Limits   from gen3 on: the Tensor engine of gen2 spreads a NaN when it transposes
 Cost     per group a transposition and a product, 388 ns; n / 32 groups for 128 rows if both factors
-         divide 64, n / 64 + 1 of a real transform; the second matrices are 1 KiB of HBM for each
-         point, or half as much
+         divide 64, n / 64 + 1 for a real transform. The matrices of the second step take 1 KiB of
+         HBM per point, or half of it for a real transform
 Lever    a product has 128 rows, depth 128 and 128 columns; twiddles are in the second matrices;
-         every transfer has whole rows; Vector and Scalar share what leaves PSUM
+         every transfer has whole rows; Vector and Scalar share the copies from PSUM
 Accuracy relative L2 error below 1e-6
 """
 
@@ -36,13 +37,13 @@ _TOGETHER = 2
 
 
 class Side(NamedTuple):
-    """Where the entries of a group are in a tile of rows.
+    """Access patterns of groups in the rows of a tile.
 
     Attributes:
         pattern: Access pattern of the first group in a row.
-        step: Elements from one entry to the next.
-        mirror: If above 0, the second dimension of the pattern is (bins, mirrored bins), and this
-            is the distance of the mirrored bins of the first group; it shrinks by 2 for each bin.
+        step: Offset from one entry to the next, in elements.
+        mirror: If above 0, the second dimension of the pattern is (bins, mirrored bins). Its
+            step is ``mirror`` elements in the first group, and 2 less for each bin before a group.
     """
 
     pattern: list[list[int]]
@@ -55,8 +56,8 @@ class Step(NamedTuple):
 
     Attributes:
         extent: Extent of the other dimension.
-        group: Its entries in a group.
-        source: Groups of the operand, whose points are the depth of a product.
+        group: Number of its entries in a group.
+        source: Groups of the operand; a group's points are the depth of a product.
         places: Groups of the result.
     """
 
@@ -67,11 +68,12 @@ class Step(NamedTuple):
 
 
 def steps(g: RowsGeometry, kind: str) -> tuple[list[Step], list[int]]:
-    """Return both steps, and the elements of a row of the operand, between them and of the result.
+    """Return both steps, and the elements of a row of operand, intermediate and result.
 
     The dimensions of a row are (part, j1, j2), then (k1, part, j2), then (part, k2, k1). A real
-    transform has ``a`` entries between the steps, and one of zeros: the imaginary parts of bins
-    begin where the last real part is, since that of bin 0 is 0.
+    transform has ``a`` entries between the steps, and one entry of zeros. The imaginary part of bin
+    k1 is entry ``extent - 1 + k1``. For bin 0, whose imaginary part is 0, that is the last real
+    part; the matrices have zeros there.
     """
     a, b, columns, bins = g.a, g.b, g.columns, g.bins
     n = a * b
@@ -100,9 +102,9 @@ def transform_many_rows(
 
     Args:
         parts: Real and imaginary part of the operand, or the real part alone.
-        out: The same of the result.
+        out: Real and imaginary part of the result, or the real part alone.
         constants: The vector of constants.
-        at: The offset of the matrices of ``g``.
+        at: The offset of the matrices of ``g`` in it.
         g: The factors.
         kind: As in ``four_step``.
     """
@@ -120,7 +122,7 @@ def transform_many_rows(
         loaded = tiles[0].reshape((count, len(parts), pitch))
         for p in range(len(parts)):
             copy(loaded[0:count, p, 0:width], parts[p][r0 : r0 + count], second=p > 0)
-        if kind == "hermitian":  # the imaginary parts of real bins
+        if kind == "hermitian":  # points 0 and n / 2 are real
             last = [n // 2, 2] if n % 2 == 0 else [1, 1]
             nisa.memset(dst=tiles[0].ap(pattern=[[sizes[0], count], last], offset=pitch), value=0.0)
         if kind == "half":
@@ -136,7 +138,7 @@ def transform_many_rows(
 
 
 def load_matrices(constants: Tile, at: int, g: RowsGeometry, kind: str) -> list[Tile]:
-    """Return the matrix of the columns, and those of the groups of bins, in the order of steps."""
+    """Return the matrices of both steps: one for all columns, and one for each group of bins."""
     tables = []
     for i in range(2):
         depth, count, width = g.shapes[i]
@@ -191,13 +193,13 @@ def transform_groups(data: Tile, matrices: Tile, result: Tile, step: Step) -> No
         blocks = sums.reshape((rows, some, 2, 2, width // 4))
         for j in range(some):
             entry = start + j * step.group
-            # Two instructions, since a bin may be its own mirrored one.
+            # Two instructions, since a bin can be its own mirrored bin.
             for at in ((0, entry), (1, places.mirror - entry)):
                 dst = block(result, [to[0], to[2], to[3]], at[1])
                 nisa.tensor_copy(dst=dst, src=blocks[0:rows, j, 0:2, at[0]], engine=engine)
 
 
 def block(tile: Tile, pattern: list[list[int]], start: int) -> Tile:
-    """Return the elements of a pattern in every row of a tile."""
+    """Return the view of a pattern at offset ``start`` in every row of a tile."""
     rows = [[tile.shape[1], tile.shape[0]]]
     return tile.ap(pattern=rows + pattern, offset=start)

@@ -100,7 +100,7 @@ def image(parts: list[Tile], s: int) -> list[Tile]:
     _, height, width = parts[0].shape
     panels = []
     for part in parts:
-        # DMA widens 16 bits, since both operands of a product must have one width.
+        # Both operands of a product must be float32: DMA widens the 16-bit ones.
         panel = nl.ndarray((TILE, row_tiles(height), width), dtype=nl.float32, buffer=nl.sbuf)
         load_panel(panel, part[s], "rows", 0, height, 0, width, 1)
         panels.append(panel)

@@ -169,10 +169,10 @@ def _many_rows(g: RowsGeometry, inverse: bool, scale: float) -> list[_Wide]:
 
 
 def real_rows_constants(g: RowsGeometry, inverse: bool, scale: float, hermitian: bool) -> Table:
-    """Return the matrices of many rows with a real operand, or with a real result.
+    """Return the matrices of ``stacked_rows`` for a real operand, or a real result (``hermitian``).
 
-    The second are the transposed matrices of the opposite direction, times the number of points
-    that an entry or a point represents.
+    For a real result they are the transposed matrices of the opposite direction. Each entry is
+    multiplied by 2 if it represents its conjugate, too; each point of a bin is counted once.
     """
     a, b, extent, bins = g.a, g.b, g.extent, g.bins
     directed = inverse != hermitian
@@ -188,12 +188,12 @@ def real_rows_constants(g: RowsGeometry, inverse: bool, scale: float, hermitian:
         for place, which in np.ndindex(bins, 2):
             row = bins - 1 - place if which else place
             k2, sign = (b - 1 - m, -1) if which else (m, 1)
-            # A result has the sum over all k2; only the middle one of an odd b is in both halves.
+            # A real result sums over each k2 once; the middle k2 of an odd b is in both halves.
             used = (k2 >= g.mirrored) | (not hermitian or not which)
             points = start + row + a * k2
             cos, sin = real[:, points] * used, imaginary[:, points] * used
             block[0, row, :, :, which, :, place] = np.stack([cos, sign * sin], 1)
-            if 2 * (start + row) % a:  # else the imaginary part of the bin is 0
+            if 2 * (start + row) % a:  # else the bin's imaginary part is 0
                 block[1, row, :, :, which, :, place] = np.stack([-sin, sign * cos], 1)
         matrices.append(block.reshape(2 * b * bins, -1))
     columns = np.kron(np.hstack(parts), np.eye(g.columns)).astype(np.float64)

@@ -139,7 +139,7 @@ class Recipe:
 
     @cached_property
     def many(self) -> RowsGeometry | None:
-        """Factors of COOLEY_TUKEY for many rows at once, or None without any."""
+        """Factors of COOLEY_TUKEY for ``stacked_rows``; None if there are none."""
         if isinstance(self.geometry, StackedGeometry):
             return self.geometry.many
         if self.algorithm is not FFTAlgorithm.COOLEY_TUKEY or self.form == "full":

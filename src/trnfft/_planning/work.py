@@ -96,7 +96,8 @@ def four_step_work(p: Problem, g: Geometry) -> Work:
 def stacked_work(p: Problem, g: StackedGeometry, read: int = 2, given: int | None = None) -> Work:
     """Return the work of a transform by stacked factors; the operand is padded to its length.
 
-    ``read`` is the number of its parts, and ``given`` the number of stored points if not all.
+    ``read`` is the number of parts of the operand; ``given`` is the number of points of the result
+    that are stored, by default all.
     """
     n, factors = p.n, [f for f in g[:3] if f > 1]
     flops = n * (8 * sum(factors) - 4 * (2 - read) * g.a + 6 * (len(factors) - 1))

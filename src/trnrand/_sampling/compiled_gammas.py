@@ -46,8 +46,9 @@ def proposals(
 ) -> None:
     """Write n proposals: two words each for its normal variate, and two for its acceptance test.
 
-    Parameters are arrays of length 1 or n; or of any length, and then ``which``, otherwise empty,
-    has the index of each proposal. The results are ``values`` (float64) and ``good`` (bool).
+    Parameters are arrays of length 1 or n, and ``which`` is empty; or they have any length, and
+    ``which`` has the index of the parameters of each proposal. The results are ``values`` (float64)
+    and ``good`` (bool).
     """
     d, c, log_d, k = parameters
     z, angle, u, value = np.empty(_PASS), np.empty(_PASS), np.empty(_PASS), np.empty(_PASS)

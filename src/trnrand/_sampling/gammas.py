@@ -41,7 +41,7 @@ def gammas(
 ) -> Tensor:
     """Return standard gamma samples or their logarithms; two blocks per sample and attempt.
 
-    ``which`` has the index of each sample's shape; None for one shape, or one of each sample.
+    ``which`` has the index of each sample's shape; None for one shape, or one shape per sample.
     """
     k, compiled = float64(shape, source), source.compiled
     boosted = k < 1

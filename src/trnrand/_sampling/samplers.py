@@ -53,7 +53,7 @@ def sampled_vectors(request: Request, sampler: Sampler, numbers: Parameter, rows
     Args:
         request: The validated call; its last dimension has the components of a vector.
         sampler: Function of (source, count, numbers, rows, row) that returns ``count`` vectors; row
-            has the index of each vector's row of ``rows``, a matrix.
+            has, for each vector, the index of its row in the matrix ``rows``.
         numbers: A parameter of the vectors, which broadcasts to their batch shape.
         rows: Parameters of the components in the last dimension; the others broadcast, too.
     """

@@ -20,7 +20,7 @@ _loop = partial(compiled_loop, error_model="numpy")
 
 # Pairs of words per pass of the loop over normals: their uniforms fit in the cache.
 _PASS = 1 << 10
-# Rows per pass of the loop over proportions, at least: some vectors.
+# Minimum of rows per pass of the loop over proportions: several vector registers.
 _LEAST_ROWS = 32
 
 
@@ -100,10 +100,10 @@ def normals(pairs: Any, cosines: Any, sines: Any) -> None:
                 sines[begin + i] = radius[i] * sine(angle[i])
 
 
-# Components are the first dimension of a pass: loops over its rows are vectorised.
+# A pass stores components in its first dimension, so that loops over rows are vectorised.
 @_loop
 def proportions(x: Any, out: Any) -> None:
-    """Write exp(x) over its sum in each row, summed by halves."""
+    """Write the softmax of each row of x; the sum adds the second half to the first, repeatedly."""
     width = x.shape[1]
     rows = max(_LEAST_ROWS, _PASS // width)
     parts, sums, peak = np.empty((width, rows)), np.empty((width, rows)), np.empty(rows)

@@ -115,7 +115,7 @@ def shifted_identity(dst: Tile, factor: float, shift: float) -> None:
 def pad_diagonal(x: Tile, n: int, step: int = 1) -> None:
     """Write ones to the diagonal of a block matrix from row ``n`` on.
 
-    Row i has its diagonal entry in column ``step * i``, if there is one.
+    The diagonal entry of row i is in column ``step * i``, if there is such a column.
     """
     width, blocks, order = x.shape
     above = (blocks - 1) * width

@@ -304,7 +304,7 @@ def add_products(
     divided = nl.ndarray((width, w), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=divided, data1=e[0:width, w, 0:w], data2=inverse, op=nl.multiply)
     parts = [e[0:width, w, 0:w], divided]
-    # The sums of columns up to ``first`` were read, so nothing may be added to them.
+    # The sums of columns before ``first`` have been read, so nothing may be added to them.
     first, rest = c + w, size - c - w
     if group.copies > 1:
         parts = []

@@ -6,20 +6,20 @@ product with that column broadcasts the pivot row to all partitions, and a multi
 subtracted from every active row. After 128 columns the permutation gathers the pivot rows, a
 triangular solution makes them rows of U, and products update the rest of the active rows.
 
-Complex rows are real and imaginary parts of their numbers in turn. A step takes two columns, which
-are one complex column, and subtracts multiples of the pivot row and of i times the pivot row. The
-rows of U are those of the real form: each row is followed by i times itself. So the real form of
-the triangle of a panel has 128 rows for 64 pivots, and the solution and the products are the same
-as for real numbers.
+A row of a complex matrix has the real and imaginary parts of each number as neighbours. A step
+eliminates one complex column, which is two columns: it subtracts multiples of the pivot row and of
+i times the pivot row. U has the rows of the real form: each row is followed by i times itself. So
+the triangle of a panel has 128 rows for 64 pivots, and the code of the triangular solution and of
+the products is that for real numbers.
 
-Layout   A and P as block matrices, rows on partitions; U as one, of rows of the real form
+Layout   A, P and U as block matrices, rows on partitions; a complex U in real form
 Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition, or 512
          if complex, for which they take 96 KiB. Largest entries near 1. A pivot is the first entry
          of its column that is at least 1 - 2^-16 of the largest one. The size of a complex number
-         is |re| + |im|, as in LAPACK. It is between the modulus and sqrt(2) times the modulus, so
-         that entries of L are at most sqrt(2) / (1 - 2^-16), and a step grows moduli at most by
-         1 + sqrt(2), where the factor for real numbers is 2. A singular matrix has a zero, or
-         nearly zero, on the diagonal of U
+         is |re| + |im|, as in LAPACK. It is between the modulus and sqrt(2) times the modulus. So
+         entries of L are at most sqrt(2) / (1 - 2^-16), and a step multiplies the largest modulus
+         by about 1 + sqrt(2) at most; the factor for real numbers is 2. A singular matrix has a
+         zero, or nearly zero, on the diagonal of U
 Cost     for b = n / 128: n steps of about 27 + 2 b instructions on columns, and about b^3 products
          of 128 x 128 x 512; 38 + 3 b and 4 b^3 if complex
 Lever    pivots are selected by products and masks, without moving rows
@@ -59,12 +59,12 @@ LEAST = 2.0**-100
 
 
 class Pairs(NamedTuple):
-    """Tables for rows in pairs, a complex row and i times it.
+    """Tables for pairs of rows: a complex row, then i times that row.
 
     Attributes:
-        own: A one in the column of each row's position in its pair, (rows, 2).
-        first: For a product that writes the first row of each pair to both, (rows, rows); None for
-            a single panel, which has no such product.
+        own: Column 0 has a one for the first row of each pair, column 1 for the second, (rows, 2).
+        first: Stationary operand that copies the first row of each pair to both, (rows, rows); None
+            for a single panel, which does not need it.
     """
 
     own: Tile
@@ -72,7 +72,7 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(rows: int, panels: int) -> Pairs:
-    """Return the tables of so many rows."""
+    """Return the tables for ``rows`` rows of each of some panels."""
     group = group_of(2, rows // 2)
     first = None
     if panels > 1:
@@ -90,8 +90,8 @@ def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
     Args:
         a: Square matrices, (batch, n, n); or complex ones, (batch, n, 2 n).
         paired: Whether pairs of columns are real and imaginary parts. P then has each column twice,
-            (batch, n, 2 n). L and U have two rows for each complex one, (batch, 2 n, 2 n), of which
-            the first has the real and imaginary parts, and the second is not meant to be read.
+            (batch, n, 2 n). L and U then have two rows for each complex row, (batch, 2 n, 2 n). The
+            first has the real and imaginary parts; callers do not read the second.
     """
     batch, n, columns = a.shape
     assert columns <= LU_ORDER, f"lu: order at most {LU_ORDER}, got {columns}"
@@ -124,15 +124,15 @@ def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
 
 
 def factor_panel(x: Tile, p: Tile, active: Tile, k: int, width: int, step: int) -> None:
-    """Eliminate the columns of panel ``k`` below their pivots, and store the multiples there.
+    """Eliminate the columns of panel ``k`` from active rows; store the multiples in their place.
 
     Args:
         x: The matrix.
         p: The permutation, of which panel ``k`` is written.
         active: Ones for rows that have not been pivots; pivots are removed.
         k: The panel.
-        width: Its columns.
-        step: Columns of one number: 1, or 2 for real and imaginary parts.
+        width: Number of its columns.
+        step: Columns per number: 1, or 2 for real and imaginary parts.
     """
     height, blocks = x.shape[0], x.shape[1]
     first = nl.ndarray((height, blocks), dtype=nl.float32, buffer=nl.sbuf)
@@ -185,7 +185,7 @@ def factor_panel(x: Tile, p: Tile, active: Tile, k: int, width: int, step: int) 
 
 
 def quarter_turn_of(row: Tile) -> Tile:
-    """Return i times complex numbers: -y, x for each pair of columns x, y."""
+    """Return i times a complex row: columns (-y, x) for each pair of columns (x, y)."""
     height, width = row.shape
     turned = nl.ndarray((height, width), dtype=nl.float32, buffer=nl.sbuf)
     every = [[width, height], [2, width // 2]]
@@ -200,7 +200,7 @@ def quarter_turn_of(row: Tile) -> Tile:
 
 
 def real_multiples(columns: Tile, pivot: Tile, remaining: Tile) -> Tile:
-    """Return the remaining rows of a column over its pivot; over 1 if that is zero."""
+    """Return the remaining rows of a column, divided by its pivot, or by 1 if the pivot is zero."""
     inverse = nl.ndarray((columns.shape[0], 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_scalar(dst=inverse, data=pivot, op0=nl.equal, operand0=0.0)
     nisa.tensor_tensor(dst=inverse, data1=inverse, data2=pivot, op=nl.add)
@@ -218,16 +218,16 @@ def real_multiples(columns: Tile, pivot: Tile, remaining: Tile) -> Tile:
 
 
 def complex_multiples(columns: Tile, pivot: Tile, largest: Tile, remaining: Tile) -> Tile:
-    """Return the remaining rows of a complex column over its pivot; zeros if that is zero.
+    """Return the remaining rows of a complex column divided by its pivot; zeros for a zero pivot.
 
-    With the pivot s (a + ib), where s is the size of the pivot, its inverse is (a - ib) / s over
-    a^2 + b^2, which neither overflows nor underflows.
+    With s = ``largest``, the pivot is s (a + ib) and its inverse is (a - ib) / (s (a^2 + b^2)).
+    Since |a| + |b| is between 1 - 2^-16 and 1, the squares' sum neither overflows nor underflows.
 
     Args:
-        columns: Real and imaginary parts, (width, blocks, 2).
-        pivot: Those of the pivot, on all partitions.
-        largest: The largest size of the column, on all partitions.
-        remaining: Ones for the rows that remain.
+        columns: Real and imaginary parts of the column, (rows, blocks, 2).
+        pivot: Real and imaginary part of the pivot, on all partitions.
+        largest: The largest size of an active entry of the column, on all partitions.
+        remaining: Ones for the rows that remain active.
     """
     width, blocks = columns.shape[0], columns.shape[1]
     scale = nl.ndarray((width, 1), dtype=nl.float32, buffer=nl.sbuf)
@@ -279,7 +279,7 @@ def complex_multiples(columns: Tile, pivot: Tile, largest: Tile, remaining: Tile
 
 
 def keep_multiples(x: Tile, columns: Tile, multiples: Tile, remaining: Tile, j: int) -> None:
-    """Write multiples of remaining rows to columns from ``j`` on; pivot rows are unchanged."""
+    """Write the multiples of the remaining rows to columns from ``j`` on; keep other rows."""
     width, blocks, step = columns.shape
     kept = nl.ndarray((width, blocks, step), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=kept, data1=columns, data2=remaining, op=nl.multiply)
@@ -290,8 +290,9 @@ def keep_multiples(x: Tile, columns: Tile, multiples: Tile, remaining: Tile, j: 
 
 
 def pivot_of(columns: Tile, active: Tile, first: Tile) -> tuple[Tile, Tile]:
-    """Return ones at the largest active entry of a column, zeros elsewhere, and its size.
+    """Return a one at the pivot of a column and zeros elsewhere, and the largest active size.
 
+    The pivot is the first active entry whose size is at least ``NEARLY_LARGEST`` times the largest.
     The size of a complex number is the sum of the magnitudes of its parts, as in LAPACK.
     """
     width, blocks, step = columns.shape
@@ -337,8 +338,8 @@ def finish_panel(
 ) -> None:
     """Gather the pivot rows of panel ``k`` as rows of U, and update the active rows.
 
-    Both rows of a pair in U come from the first one, exactly: what is subtracted from a row is
-    then a complex multiple of a row of U, whatever the rounding of the other row is.
+    Both rows of a pair in U are computed from the first one. So an update subtracts a complex
+    multiple of a row of U exactly, whatever the rounding of the second row was.
     """
     height, blocks, order = x.shape
     width, panel = u.shape[0], k * u.shape[0]
@@ -384,13 +385,13 @@ def finish_panel(
 
 
 def write_rows(u: Tile, k: int, column: int, rows: Tile, pairs: Pairs | None) -> None:
-    """Write rows of panel ``k`` to U from a column on; the second of a pair is i times the first.
+    """Write rows of panel ``k`` of U from a column on; the second of a pair is i times the first.
 
     Args:
         u: The matrix U.
         k: The panel.
         column: The first column.
-        rows: The rows in PSUM; in pairs, both are the first one.
+        rows: The rows, in PSUM; of a pair, the first row twice.
         pairs: The tables, or None for rows that are not in pairs.
     """
     width, panels, order = u.shape
@@ -422,7 +423,7 @@ def write_rows(u: Tile, k: int, column: int, rows: Tile, pairs: Pairs | None) ->
 def unit_lower(tile: Tile, table: Doubling, step: int) -> tuple[Tile, Tile]:
     """Return the transposes of the unit lower triangle of a tile and of its inverse.
 
-    Diagonal blocks of ``step`` rows are those of the identity.
+    Diagonal blocks of order ``step`` are replaced by those of the identity.
     """
     width = tile.shape[0]
     strict_t = nl.ndarray((width, width), dtype=nl.float32, buffer=nl.sbuf)

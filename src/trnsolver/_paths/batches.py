@@ -9,7 +9,7 @@ arguments and returns contiguous tensors of these shapes::
     eigh(launch, a (b, n, n), max_sweeps)         -> w (b, n) ascending, v (b, n, n)
     cholesky(launch, a (b, n, n))                 -> lower factor (b, n, n), zeros above
     lu(launch, a (b, m, n), paired)               -> P (b, m, m), L (b, m, k), U (b, k, n); paired:
-                                                     ``parts`` (b, m, 2 n), real forms of L and U
+                                                     a is ``parts`` (b, m, 2 n), L, U real forms
     qr(launch, a (b, m, n)), m >= n               -> q (b, m, n), r (b, n, n), zeros below
     svd(launch, a (b, m, n), max_sweeps, full), m >= n
                                                   -> u (b, m, n), s (b, n) descending, vh (b, n, n);

@@ -81,7 +81,7 @@ def plan(
     Raises:
         FlagError: ``function`` is not one of these, or ``preconditioned`` is no bool.
         ShapeError: The matrix is wide, or not square where it must be; or a number is too small.
-        DTypeError: ``rows`` are no integers, or ``dtype`` or ``A`` is of another kind.
+        DTypeError: ``rows`` are not integers, or ``dtype`` or ``A`` has a wrong type.
     """
     if function not in _FUNCTIONS:
         raise FlagError(f"plan: function must be one of {', '.join(_FUNCTIONS)}, got {function!r}")

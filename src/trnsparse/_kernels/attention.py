@@ -8,8 +8,8 @@ Engines  Tensor for both products and for transposing weights; Scalar for scale,
          its sum in one pass; Vector for maxima, tables and rescaling
 Limits   any number of queries and keys, tails are sliced; any block size; head dimensions from 2
          to 512; float32, bfloat16 or float16; scores, sums and statistics in float32. Weights, at
-         most 1, have the dtype of the values: in float16 each is off by up to 2^-25 more. A fully
-         masked row is 0
+         most 1, have the dtype of the values: in float16, underflow adds an error of at most
+         2^-25. A fully masked row is 0
 Cost     per block of 128 by 128: two products and one transpose; DMA bytes of the stored blocks
 Lever    one pass with running maxima: a section that raises the maximum of a query rescales the
          sums of earlier sections. Loops contain only the pattern's blocks

@@ -12,8 +12,9 @@ Panels   a panel is as many keys, with their gradients, as fit in SBUF. For each
          are loaded again, and dq is summed in HBM
 Engines  Tensor for five products and one transpose per block, Scalar for the exponential, Vector
          for dS in one pass out of PSUM and for accumulation in SBUF
-Limits   as the forward kernel; with a bias, whole blocks (the caller pads). P and dS are multiplied
-         in the dtype of the operands: in float16 P times 2^15, and a dS above 65504 is infinite
+Limits   as the forward kernel; with a bias, whole blocks (the caller pads). P and dS enter
+         products in the dtype of the operands. In float16 P is scaled by 2^15 before, and a |dS|
+         above 65504 becomes infinite
 Cost     per block of 128 by 128 five products, of 128 moving columns or a head dimension each
 Lever    P is recomputed from the logarithms instead of stored; operands of a group of heads are
          loaded and transposed once; loops contain only the pattern's blocks
@@ -246,7 +247,7 @@ def walk_section(
 
 
 def lowered(tile: Tile, dtype: object, factor: float) -> Tile:
-    """Return a tile times a factor in another dtype; one that has the dtype is not multiplied."""
+    """Return ``factor * tile`` in ``dtype``; a tile that has this dtype is returned unchanged."""
     if tile.dtype == dtype:
         return tile
     low = nl.ndarray(tile.shape, dtype=dtype, buffer=nl.sbuf)

@@ -171,7 +171,7 @@ def add_piece(totals: Tile, begun: bool, slot: int, stationary: Tile, moving: Ti
 def weight_unit(dtype: Tile) -> float:
     """Return the power of two by which weights in a dtype are multiplied.
 
-    A float16 below 2^-14 is subnormal, as the weights of many keys would be.
+    Weights of many keys can be below 2^-14, where float16 numbers are subnormal.
     """
     return 32768.0 if dtype == nl.float16 else 1.0
 

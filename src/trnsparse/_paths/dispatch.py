@@ -59,12 +59,12 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
 
 
 def spmm_like(matrix: RowMatrix, b: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the product of a matrix by rows with operands like b, its path chosen once."""
+    """Return the function of products with operands like b; its path is chosen here."""
     return partial(run_spmm, matrix) if kernels_wanted() else products_like(matrix, b)
 
 
 def run_column_spmv(transposed: RowMatrix, b: Tensor) -> Tensor | None:
-    """Return the product of a matrix by columns and a vector; None if rows must be formed."""
+    """Return the product of a CSC matrix and a vector; None if it must be converted to CSR."""
     return None if kernels_wanted() else column_product(transposed, b)
 
 

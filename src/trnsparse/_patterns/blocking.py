@@ -44,7 +44,7 @@ def _blocked_by_scipy(
 def unblocked_by_scipy(
     blocks: Tensor, pattern: Pattern, shape: tuple[int, int]
 ) -> tuple[Tensor, Pattern]:
-    """Return the first two results of ``unblocked``, for blocks that suit SciPy."""
+    """Return the first two results of ``unblocked``, by SciPy."""
     csr = as_scipy_bsr(blocks, pattern).tocsr()
     csr.eliminate_zeros()
     csr = csr if csr.shape == shape else csr[: shape[0], : shape[1]]

@@ -84,7 +84,7 @@ def transposed(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
     by_columns = as_scipy_csr(values, pattern).tocsc()
     shape = (pattern.columns, pattern.rows)
     moved, flipped = parts_of_scipy(by_columns, shape, pattern.indices.dtype)
-    flipped.known_canonical = pattern.known_canonical or None  # SciPy orders, and keeps duplicates
+    flipped.known_canonical = pattern.known_canonical or None  # tocsc keeps duplicates
     return moved, flipped
 
 
@@ -107,7 +107,7 @@ def densified_columns(values: Tensor, by_columns: Pattern) -> Tensor:
 def densified_places(
     values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]
 ) -> Tensor:
-    """Return the dense matrix of coordinates; duplicates are summed."""
+    """Return the dense matrix of COO entries; duplicates are summed."""
     if suits_scipy(values, rows):
         return torch.from_numpy(_as_scipy_coo(values, rows, columns, shape).toarray())
     keys = keys_of(rows, columns, shape[1])

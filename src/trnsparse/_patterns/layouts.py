@@ -71,7 +71,7 @@ def as_scipy_csr(values: Tensor, pattern: Pattern) -> Any:
 
 
 def as_scipy_csc(values: Tensor, by_columns: Pattern) -> Any:
-    """Return SciPy's ``csc_array`` on the memory of ``values``."""
+    """Return SciPy's ``csc_array`` on the memory of ``values`` and of the indices."""
     from scipy.sparse import csc_array
 
     parts = (values.detach().contiguous(), by_columns.indices, by_columns.pointers)

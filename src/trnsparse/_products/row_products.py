@@ -46,9 +46,9 @@ class RowMatrix:
         tiles: Its dense tiles for products on kernels.
 
     Args:
-        values: Entries (nnz,) or blocks (nb, s, s); more dimensions in front for several matrices
-            of one pattern.
-        pattern: Their positions.
+        values: Entries (nnz,) or blocks (nb, s, s); leading dimensions for several matrices of one
+            pattern.
+        pattern: Positions of the entries or blocks.
     """
 
     __slots__ = ("_held", "pattern", "tiles", "values")
@@ -107,19 +107,22 @@ def csr_product(matrix: RowMatrix, b: Tensor) -> Tensor:
 
 
 def products_like(matrix: RowMatrix, b: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return ``csr_product`` for operands like b, which without gradients is chosen once."""
+    """Return the function of products with operands like b.
+
+    While gradients are disabled, its routine is chosen here, not in each product.
+    """
     plain = matrix.values.ndim == 1 and b.ndim <= 2 and not torch.is_grad_enabled()
     return partial(_computed if plain and _is_plain(matrix, b) else csr_product, matrix)
 
 
 def column_product(transposed: RowMatrix, b: Tensor) -> Tensor | None:
-    """Return the product of a matrix by columns and a vector, or None if SciPy cannot compute it.
+    """Return the product of a CSC matrix and a vector, or None if SciPy cannot compute it.
 
-    Entries are read as they are stored: the transpose by rows is SciPy's matrix by columns.
+    The CSC entries of a matrix are the CSR entries of its transpose, so nothing is converted.
 
     Args:
-        transposed: The transpose of the matrix.
-        b: The dense operand.
+        transposed: The transpose of the matrix, by rows.
+        b: The vector.
     """
     if b.ndim != 1 or not (suits_scipy(transposed.values, transposed.pattern.indices) and inert(b)):
         return None

@@ -142,7 +142,7 @@ class SparseMatrix(StoredMatrix):
 
     @property
     def T(self) -> Any:
-        """The transpose; of CSR and CSC in the other of the two formats, on the same memory."""
+        """The transpose; that of CSR is CSC on the same memory, and that of CSC is CSR."""
         return self.transpose()
 
     @property
@@ -186,7 +186,7 @@ class CSRMatrix(CSRStorage, SparseMatrix):
 
     @property
     def T(self) -> CSCMatrix:
-        """The transpose in CSC format, on the same memory; ``transpose`` orders a copy by rows."""
+        """The transpose in CSC format, on the same memory; ``transpose`` returns a copy by rows."""
         return self.transposed_view()
 
     def transposed_view(self) -> CSCMatrix:

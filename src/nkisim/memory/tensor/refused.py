@@ -1,4 +1,4 @@
-"""What tensors refuse: operators, functions of NumPy, and attributes of other releases."""
+"""Operators, functions of NumPy, and attributes of other releases, which tensors refuse."""
 
 from __future__ import annotations
 
@@ -81,10 +81,7 @@ def report_missing(error: AttributeError) -> None:
 
 @functools.cache
 def tensor_attributes(tensor: type[NoOperators], version: str) -> frozenset[str]:
-    """Return the attributes that a class of tensors has in a version.
-
-    Those that only raise are left out.
-    """
+    """Return the attributes that a class of tensors has in a version, without those that raise."""
     return frozenset(name for name in dir(tensor) if _is_there(tensor, name, version))
 
 
@@ -109,7 +106,7 @@ def _operator(symbol: str, name: str) -> Callable[..., NoReturn]:
     def refuse(self: Any, *others: Any) -> NoReturn:
         condition = symbol in _COMPARISONS and decides(user_place())
         fix = f"nl.{name}, or an instruction of nki.isa with a dst="
-        if name in ("divide", "matmul", "mod"):  # which no engine has, or not in this order
+        if name in ("divide", "matmul", "mod"):  # no engine has it, or not in this operand order
             fix = counterpart(name)
         kinds = " and ".join(f"{type(operand).__name__!r}" for operand in (self, *others))
         _refuse_operator(
@@ -159,7 +156,7 @@ class _NoMethod:
 
 
 class ByVersion(_NoMethod):
-    """A member of tensors that differs between versions: access gives that of the one in force.
+    """A member of tensors that differs between versions; access returns that of the one in force.
 
     Attributes:
         in_version: The function or property of each version that has it.
@@ -175,11 +172,11 @@ class ByVersion(_NoMethod):
 
 
 KERNEL_CODE: ContextVar[bool] = ContextVar("nkisim_kernel_code", default=False)
-"""Whether a kernel's own code runs in this context, and not a watcher of its instructions."""
+"""Whether the code that runs in this context is a kernel's, not that of an observer."""
 
 
 class HiddenFromKernels(_NoMethod):
-    """What a tensor shows to everybody but a kernel's own code, which only moves data by calls."""
+    """An attribute that raises in a kernel's own code, where only calls move data."""
 
     def __init__(self, name: str, path: str) -> None:
         super().__init__(name, method_remedy(name))
@@ -191,7 +188,7 @@ class HiddenFromKernels(_NoMethod):
 
 
 class NoOperators:
-    """Base class of tensors: operators and functions of NumPy raise, with the remedy."""
+    """Base class of tensors: operators and functions of NumPy raise errors that name a fix."""
 
     __slots__ = ()
 

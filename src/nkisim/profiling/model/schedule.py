@@ -342,15 +342,16 @@ class _Scheduler:
 def _in_turn(operations: list[Operation]) -> list[Operation]:
     """Return the operations with successive transfers in the order in which rings serve them.
 
-    DMA engines serve rings in turn, by bytes: the transfers of a run are ordered by the bytes that
-    their ring has moved in it so far. A transfer that depends on one of a run begins the next run.
+    A run is a sequence of successive transfers of a core. DMA engines serve rings in turn, by
+    bytes. So the transfers of a run are ordered by the bytes that their ring has moved in the run,
+    up to their end. A transfer that depends on another one of the run begins the next run.
     """
     found: list[Operation] = []
     runs: dict[int, dict[int, int]] = {}
     moved: dict[tuple[int, object], int] = {}
 
     def end(core: int) -> None:
-        """Append the transfers of a run by the bytes that their ring has moved by then."""
+        """Append the transfers of a core's run, in the order of these bytes, and end the run."""
         run = runs.pop(core, {})
         found.extend(operations[number] for number in sorted(run, key=lambda n: (run[n], n)))
         for key in [key for key in moved if key[0] == core]:

@@ -2,7 +2,8 @@
 
 The function runs on fake tensors, which have a shape and a dtype but no values. Each operation it
 reaches records its path and returns a fake result of the right shape. Neither a kernel nor the
-mathematics computes values; the times of kernels are predicted when they are read.
+mathematics computes values; the times of kernels are predicted when the
+explanation is printed or ``predict`` is called.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ class Prediction:
     """The predicted device time of an operation.
 
     Attributes:
-        us: Sum over the launches, 0 without any.
-        interval_us: Sum of the lower and of the upper ends of their ranges.
-        generation: The NeuronCore, empty without a launch.
-        open_end: Why there are launches without a predicted time; empty if there are none.
+        us: Microseconds, summed over the launches; 0 without a launch.
+        interval_us: The lower ends of the launches' ranges, summed, and the upper ends, summed.
+        generation: Generation of the NeuronCore; empty without a launch.
+        open_end: Why ``us`` lacks the time of a launch, or why no kernel runs; else empty.
     """
 
     us: float
@@ -42,7 +43,7 @@ class Prediction:
 
 
 def total(predictions: Iterable[Prediction], open_end: str = "") -> Prediction:
-    """Return the sum of predictions, with the first reason why a part of it is missing."""
+    """Return the sum of predictions, with the first reason why a time is missing in it."""
     us = low = high = 0.0
     generation, end = "", ""
     for found in predictions:
@@ -61,8 +62,8 @@ class Step:
         operation: Qualified name, such as ``"trnblas.gemm"``.
         path: ``"pytorch"``, ``"nki"`` or ``"simulator"``.
         reason: Why this path is taken.
-        predict: A function that returns the predicted device time on a generation, or on the target
-            of the environment for None; None on the path of torch.
+        predict: Function of a generation that returns the predicted device time; without one it
+            predicts for the target of the environment. None on the torch path.
     """
 
     operation: str
@@ -230,7 +231,7 @@ def ending(stop: Exception) -> str:
         return f"the rest depends on values ({type(stop).__name__})"
     if isinstance(stop, _OutsideTorch):
         return "the rest is computed by NumPy or SciPy"
-    # A routine of torch that has no fake version reads the memory of a fake tensor.
+    # torch raises this where a routine without a fake version reads a fake tensor's memory.
     reads = isinstance(stop, RuntimeError) and "data is not allocated" in str(stop)
     return "the rest depends on values" if reads else ""
 
@@ -238,8 +239,8 @@ def ending(stop: Exception) -> str:
 def only_torch() -> Any:
     """Return a torch function mode that ends an explanation where a tensor becomes a NumPy array.
 
-    A fake tensor has no memory that an array could use. Inside a fake tensor mode, torch converts a
-    real tensor, such as the index of a sparse matrix, to the array of a fake one.
+    A fake tensor has no memory that an array could use. Inside a fake tensor mode, a real
+    tensor, such as the index of a sparse matrix, is also converted as if it were fake.
     """
     import torch
     from torch.overrides import TorchFunctionMode

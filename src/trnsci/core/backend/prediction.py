@@ -1,8 +1,9 @@
 """Predicted device time of an operation's launches, by ``nkisim.profile``.
 
-The launch function runs on the fake tensors of an explanation. Each kernel is profiled by the
-shapes of its arguments and returns fake tensors; no values are computed and no launch is counted.
-Where the launch function reads values, such as those of a sparse pattern, the prediction ends.
+The launch function runs on the fake tensors of an explanation. Instead of running,
+each kernel is profiled for the shapes of its arguments, and fake results are returned. No values
+are computed and no launch is counted. The prediction ends where the launch function reads values,
+such as those of a sparse pattern.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ from trnsci.core.numbers.conversions import read_only_array_of
 from trnsci.core.tiles.hardware import resolve_generation
 
 MOST_INSTRUCTIONS = 20_000
-"""Instructions of a kernel above which its time is not predicted; as many take some seconds."""
+"""No time is predicted for kernels with more instructions; to profile as many takes seconds."""
 
 
 class _Predictor(Launcher):
-    """Profiles kernels in place of running them."""
+    """Launcher that profiles kernels instead of running them."""
 
     def __init__(self, generation: str) -> None:
         super().__init__("simulator")
@@ -42,7 +43,7 @@ class _Predictor(Launcher):
         self.profiles: list[Any] = []
 
     def __call__(self, kernel: Any, *args: Any) -> Any:
-        """Return fake tensors like the results of a kernel."""
+        """Profile a kernel; return fake tensors of the shapes and dtypes of its results."""
         from nkisim import profile  # imported here because libraries start without it
 
         with without_modes(), without_function_modes():
@@ -58,12 +59,12 @@ class _Predictor(Launcher):
 
 
 def _uninitialised(tensor: Tensor) -> Any:
-    """Return an array of the shape and dtype of a tensor."""
+    """Return an uninitialised array of the shape and dtype of a tensor."""
     return read_only_array_of(torch.empty(tensor.shape, dtype=tensor.dtype))
 
 
 def _like(text: str) -> Tensor:
-    """Return a tensor of a shape and dtype such as ``float32[128,512]``."""
+    """Return a tensor of the dtype and shape in a text such as ``float32[128,512]``."""
     name, _, sizes = text.rstrip("]").partition("[")
     return torch.empty([int(size) for size in sizes.split(",")], dtype=getattr(torch, name))
 
@@ -71,7 +72,7 @@ def _like(text: str) -> Tensor:
 def predictor(run: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[str | None], Prediction]:
     """Return a function that predicts the time of a launch function on a generation.
 
-    It is called after the explanation has ended, under the settings that were in effect in it.
+    The returned function restores the settings of the explanation, since it is called afterwards.
 
     Args:
         run: ``run(launcher, *args)`` launches the kernels.
@@ -93,7 +94,7 @@ def predictor(run: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[str |
             stack.enter_context(with_conjugate_views())
             try:
                 run(launcher, *args)
-            except Exception as stop:  # an explanation reports what it cannot follow
+            except Exception as stop:  # reported as the reason why the prediction ends
                 open_end = ending(stop) or f"{type(stop).__name__}: {stop}".partition("\n")[0]
         times = [Prediction(p.latency_us, p.interval_us, p.target, "") for p in launcher.profiles]
         return total(times, open_end)

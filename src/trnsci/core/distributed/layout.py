@@ -291,7 +291,7 @@ def mesh_of(function: str, **operands: Any) -> DeviceMesh:
 def local_of(function: str, name: str, x: Any, dims: Sequence[int | None] | None = None) -> Tensor:
     """Return this rank's part of a DTensor; gradients pass through.
 
-    ``dims`` are those of ``split_dims``, if the caller has them.
+    ``dims`` is the result of ``split_dims``, if the caller has computed it.
 
     Raises:
         DTypeError: ``x`` is not a DTensor.

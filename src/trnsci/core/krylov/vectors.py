@@ -27,7 +27,7 @@ _WIDENED: dict[torch.dtype, Callable[[Tensor], Tensor]] = {
 
 
 class Vectors:
-    """Inner products, norms and updates of one vector (n,), whose numbers are Python's.
+    """Inner products, norms and updates of one vector (n,); scalars are Python numbers.
 
     Args:
         total: Sums scalars over all ranks that hold parts of the vector.
@@ -48,12 +48,12 @@ class Vectors:
         return self._total(_real(found)).item()
 
     root: Callable[[Number], Number] = staticmethod(math.sqrt)
-    """A norm from its square; it has no derivative, which would be infinite at zero."""
+    """The norm from its square, without a derivative: at zero it would be infinite."""
 
     def norm(self, v: Tensor) -> Number:
         """Return the Euclidean norm, without a derivative.
 
-        It is accurate where its square overflows or underflows.
+        It is accurate even where its square overflows or underflows.
         """
         square = self.inner(v, v)
         if _LEAST < square < math.inf:
@@ -65,7 +65,7 @@ class Vectors:
         return math.sqrt(self.inner(v / unit, v / unit)) * unit
 
     def peak(self, v: Tensor) -> Number:
-        """Return the largest real or imaginary part, as float64; NaN if one is NaN.
+        """Return the largest magnitude of a real or imaginary part; NaN if one is NaN.
 
         For vectors in parts on several ranks: the sum of the ranks' maxima, an upper bound.
         """
@@ -81,10 +81,10 @@ class Vectors:
         return not bool(found)
 
     some: Callable[[Any], bool] = staticmethod(bool)
-    """Whether a condition holds for any vector; True where values are not read."""
+    """Whether a condition holds for any vector."""
 
     worst: Callable[[Number], float] = staticmethod(float)
-    """The largest number of all vectors, NaN if one is NaN."""
+    """The largest of the numbers of all vectors; NaN if one is NaN."""
 
     @staticmethod
     def ratio(above: Number, below: Number, where: Any) -> Number:
@@ -92,23 +92,24 @@ class Vectors:
         return above / below if where else 0.0
 
     def plus(self, x: Tensor, factor: Number, v: Tensor) -> Tensor:
-        """Return ``x + factor * v``, in place in x unless ``recorded``."""
+        """Return ``x + factor * v``, in place in x."""
         return x.add_(v, alpha=factor)
 
     def extended(self, z: Tensor, factor: Number, p: Tensor) -> Tensor:
-        """Return ``z + factor * p``, in place in p unless ``recorded``."""
+        """Return ``z + factor * p``, in place in p."""
         return torch.add(z, p, alpha=factor, out=p)
 
 
 class Several(Vectors):
-    """The same for several vectors in one tensor, whose numbers are in tensors that broadcast.
+    """The operations of ``Vectors`` for several vectors in one tensor.
 
-    Squares that overflow or underflow give norms of infinity or 0.
+    Their scalars are tensors that broadcast along the vectors. The norm is infinite where its
+    square overflows, and 0 where that underflows.
 
     Args:
-        dim: Dimension along which vectors lie.
-        total: As for one vector.
-        recorded: Whether derivatives or a graph are recorded: then no value is read on the host
+        dim: The dimension of the vectors' elements.
+        total: As in ``Vectors``.
+        recorded: Whether derivatives or a graph are recorded. Then no value is read on the host
             and no tensor is written in place.
     """
 
@@ -133,7 +134,7 @@ class Several(Vectors):
 
     @staticmethod
     def root(square: Number) -> Number:
-        """Return norms from their squares."""
+        """Return the norms from their squares, without derivatives."""
         return square.detach().sqrt()
 
     def norm(self, v: Tensor) -> Number:
@@ -141,7 +142,7 @@ class Several(Vectors):
         return self.root(self.inner(v, v))
 
     def peak(self, v: Tensor) -> Number:
-        """Return the largest real or imaginary part of each vector."""
+        """Return the largest magnitude of a real or imaginary part of each vector."""
         sizes = _parts(v).abs()
         if v.is_complex():
             sizes = sizes.amax(-1)
@@ -149,27 +150,27 @@ class Several(Vectors):
         return found if self._total is None else self._total(found)
 
     def some(self, mask: Any) -> bool:
-        """Return whether a condition holds for any; True where values are not read."""
+        """Return whether a condition holds for any vector; True if ``recorded``."""
         return self.recorded or bool(mask.any())
 
     @staticmethod
     def worst(numbers: Number) -> float:
-        """Return the largest number, NaN if one is NaN."""
+        """Return the largest of the numbers; NaN if one is NaN."""
         return float(numbers.max()) if numbers.numel() else 0.0
 
     @staticmethod
     def ratio(above: Number, below: Number, where: Any) -> Number:
-        """Return ``above / below``, 0 where a condition is not met."""
+        """Return ``above / below``; 0 where ``where`` is False."""
         # Masked twice: the derivative of a quotient by zero is NaN even where it is masked out.
         return torch.where(where, above / torch.where(where, below, 1.0), 0.0)
 
     def plus(self, x: Tensor, factor: Number, v: Tensor) -> Tensor:
-        """Return ``x + factor * v``."""
+        """Return ``x + factor * v``, in place in x unless ``recorded``."""
         factor = factor.to(v.dtype)
         return x + factor * v if self.recorded else x.addcmul_(v, factor)
 
     def extended(self, z: Tensor, factor: Number, p: Tensor) -> Tensor:
-        """Return ``z + factor * p``."""
+        """Return ``z + factor * p``, in place in p unless ``recorded``."""
         factor = factor.to(p.dtype)
         return z + factor * p if self.recorded else p.mul_(factor).add_(z)
 
@@ -180,7 +181,7 @@ def _real(v: Tensor) -> Tensor:
 
 def _parts(v: Tensor) -> Tensor:
     """Return real elements, or the parts of complex ones in a last dimension of 2."""
-    # A modulus may overflow.
+    # Not the moduli, which can overflow.
     return torch.view_as_real(v.detach().resolve_conj()) if v.is_complex() else v.detach()
 
 

@@ -40,7 +40,7 @@ from trnsci.core.tiles.tiling import Blocks, column_start, column_tiles
 class Product(NamedTuple):
     """A matrix product, or a batch of them; a 2-D operand is shared by the whole batch.
 
-    Complex matrices are arrays of twice as many columns, with the parts of a number as neighbours.
+    A complex matrix is an array with twice as many columns: the parts of a number are neighbours.
 
     Attributes:
         out: Result in HBM.
@@ -158,7 +158,7 @@ def loaded(
 def operand_panels(
     p: Product, left: bool, s: int, k0: int, k1: int, c0: int, c1: int, blocks: Blocks
 ) -> list[Tile]:
-    """Return the panels of the s-th left or right operand, one for each part of left numbers."""
+    """Return the panels of the s-th left or right operand: as many as a number has parts."""
     if left:
         x = slice_of(p.a, s, p.between[1])
         panel = loaded(x, p.a_layout, k0, k1, c0, c1, blocks, p.parts)
@@ -248,7 +248,7 @@ def result_block(
 def multiply_groups(p: Product, blocks: Blocks, depth: int, count: int) -> None:
     """Compute all ``count`` products of a batch, in groups of ``blocks.matrices``.
 
-    Of the addend, a 2-D one is added to all products.
+    A 2-D addend is added to every product.
     """
     out, c, between = p.out, p.c, p.between
     rows, columns = matrix_shape(out, between[0])

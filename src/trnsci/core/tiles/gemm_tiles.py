@@ -56,7 +56,7 @@ def load_panel(
 ) -> None:
     """Fill a panel from a 2-D operand with the contraction on its rows or on its columns.
 
-    With two parts the operand and the panel have the parts of a number as neighbours in rows.
+    With ``parts`` = 2, the parts of a number are neighbours in the rows of operand and panel.
     """
     if layout == "rows":
         for k in range(k0, k1, TILE):
@@ -75,7 +75,7 @@ def load_panel(
 
 
 def transpose_parts(panel: Tile, first: int, c: int, rows: Tile, parts: int) -> None:
-    """Write the transpose of rows of numbers to the columns of a panel from number ``c`` on."""
+    """Write the transpose of ``rows``, numbers with ``parts``, to a panel from number ``c`` on."""
     sides = of_left(panel, parts)
     count, width = rows.shape
     for part in range(parts):
@@ -83,7 +83,7 @@ def transpose_parts(panel: Tile, first: int, c: int, rows: Tile, parts: int) -> 
 
 
 def of_left(panel: Tile, parts: int) -> list[Tile]:
-    """Return the left panels of a panel of numbers, one for each part."""
+    """Return views of a panel as left operands: one for each part of its numbers."""
     tiles, width = panel.shape[1], panel.shape[2]
     panels = []
     for part in range(parts):
@@ -92,9 +92,11 @@ def of_left(panel: Tile, parts: int) -> list[Tile]:
 
 
 def of_right(panel: Tile, depth: int, parts: int) -> list[Tile]:
-    """Return the right panels of numbers B: B itself, or i B and B in the order of ``row_sums``.
+    """Return the right panels for a panel B: B itself, or i B and B if numbers have two parts.
 
-    A_re B + A_im (i B) has the parts of A B as neighbours. i B is two copies of half of B.
+    A_re B + A_im (i B) is A B, with the parts of a number as neighbours. ``row_sums`` pairs the
+    last left panel, A_im, with the first right one, i B. One copy of the imaginary parts of B and
+    one of the real parts make i B.
     """
     if parts == 1:
         return [panel]
@@ -104,7 +106,7 @@ def of_right(panel: Tile, depth: int, parts: int) -> list[Tile]:
         kw = min(TILE, depth - t * TILE)
         re, im = panel[0:kw, t, 0:width:2], panel[0:kw, t, 1:width:2]
         to_re, to_im = turned[0:kw, t, 0:width:2], turned[0:kw, t, 1:width:2]
-        if nisa.get_nc_version() == nisa.nc_version.gen2:  # the Vector engine transposes
+        if nisa.get_nc_version() == nisa.nc_version.gen2:  # Vector is busy with transposes
             nisa.activation(dst=to_re, op=nl.copy, data=im, scale=-1.0)
         else:
             nisa.tensor_scalar(dst=to_re, data=im, op0=nl.multiply, operand0=-1.0)

@@ -55,15 +55,15 @@ class Problem:
     """One product, or a batch of them.
 
     Attributes:
-        rows, columns, depth: M, N and K of real numbers: 2 N and 2 K for complex matrices.
+        rows, columns, depth: M, N and K; for complex matrices M, 2 N and 2 K.
         dtype: Dtype of the operands and the result.
         generation: The generation whose times it is planned for.
         a_layout, b_layout: Position of the contraction in the operands.
         batch: Number of products.
         shared: ``"a"`` or ``"b"`` when the batch has one such operand, else empty.
         stated: Whether the generation was stated; if not, the tiling has to fit every generation.
-        parts: Parts of a number: 2 for complex matrices, whose kernel loads K rows of B and makes
-            the other K on chip.
+        parts: Parts of a number: 2 for complex matrices. Their kernel loads K rows of B and makes
+            the K rows of i B on chip.
     """
 
     rows: int
@@ -80,7 +80,7 @@ class Problem:
 
     @property
     def depth_tiles(self) -> int:
-        """Tiles of the contraction; each holds one part of its numbers."""
+        """Tiles of the contraction; a tile holds one part of the numbers."""
         return self.parts * row_tiles(self.depth // self.parts)
 
     @property

@@ -1,17 +1,19 @@
 """Inverses of unit triangular tiles, by doubling: products only, and no loop over rows.
 
-X_s has the inverses of the diagonal blocks of T of order s. T_s has the blocks of T of order s that
-join the first diagonal block with the second, the third with the fourth, and so on. Then
+X_s is block diagonal: the inverses of the diagonal blocks of T of order s. T_s contains the blocks
+of T of order s between the first and the second diagonal block, the third and the fourth, and so
+on; its other entries are zero. Then
 
     X_2s = X_s - X_s T_s X_s
 
-doubles s, from X_1, the identity, to X_128 in seven steps. This is block inversion: each new entry
-is one product of two inverses and a block of T, as accurate as substitution by blocks. Both X_s
-and its transpose are stored, so no step transposes.
+doubles s, in seven steps from X_1, the identity, to X_128. This is block inversion: the new blocks
+are products of an inverse, a block of T and an inverse, as accurate as substitution by blocks. Both
+X_s and its transpose are stored, so no step transposes.
 
 With Q = I - T_s X_s, X_2s is X_s Q. A step changes half of the columns of X, and the other half of
-those of its transpose, and only these are multiplied. T_s X_s is part of T X_s, and the rest of
-these columns of T X_s, with ones on its diagonal, is left out by the product with a table.
+the columns of its transpose. Only these columns are computed. The kernel multiplies T, not T_s, by
+X_s. Then it multiplies the entries by a table: -1 where T_s has its blocks, 1 on the diagonal, else
+0. The diagonal of T X_s is ones, so the result is Q.
 
 Layout   tiles side by side, columns padded to a power of two: (rows, tiles, columns); at most 128
          rows
@@ -31,7 +33,7 @@ from trnsci.core.tiles.gemm_tiles import Tile, select
 LEVELS = 7
 """Doublings from 1 to 128."""
 GROUP, GROUPS = 4, 4
-"""Most tiles that one instruction copies; groups of them whose instructions take turns."""
+"""Maximum of tiles that one instruction copies; number of groups computed in parallel."""
 
 
 class Doubling(NamedTuple):
@@ -40,7 +42,7 @@ class Doubling(NamedTuple):
     Attributes:
         lower: Whether the tiles are lower triangular.
         eye: Their ``padded_identity``.
-        signs: For each doubling, columns of I - E, where E has ones in the blocks of T_s.
+        signs: For each doubling, the changed columns of I - E; E has ones in the blocks of T_s.
     """
 
     lower: bool
@@ -49,7 +51,7 @@ class Doubling(NamedTuple):
 
 
 def padded_identity(size: int) -> Tile:
-    """Return the identity of ``size`` rows, with columns of zeros up to a power of two."""
+    """Return the identity of ``size`` rows; columns of zeros fill it up to a power of two."""
     width = 4
     while width < size:
         width = 2 * width
@@ -61,8 +63,8 @@ def padded_identity(size: int) -> Tile:
 def doubling(eye: Tile, lower: bool) -> Doubling:
     """Return the tables for tiles of the size of a ``padded_identity``.
 
-    With s = 2^level, column 2 s g + r of a 2s-block, 0 <= r < s, has the rows p of a lower T_s with
-    s <= p - 2 s g < 2 s. Column 2 s g + s + r has those of an upper one, 0 <= p - 2 s g < s.
+    With s = 2^level and 0 <= r < s, column 2 s g + r of a lower T_s has a block in the rows p with
+    s <= p - 2 s g < 2 s. Column 2 s g + s + r of an upper T_s has it where 0 <= p - 2 s g < s.
     """
     size, half = eye.shape[0], eye.shape[1] // 2
     signs = nl.ndarray((size, LEVELS, half), dtype=nl.float32, buffer=nl.sbuf)
@@ -79,16 +81,16 @@ def doubling(eye: Tile, lower: bool) -> Doubling:
 
 
 def new_inverses(count: int, eye: Tile) -> Tile:
-    """Return an unwritten tile for inverses, or their transposes."""
+    """Return an unwritten tile for ``count`` inverses, or their transposes."""
     return nl.ndarray((eye.shape[0], count, eye.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
 
 
 def invert_triangles(inverses_t: Tile, first: int, units_t: Tile, table: Doubling) -> None:
-    """Invert triangular tiles in lock-step: some wait for a product while others are multiplied.
+    """Invert triangular tiles in groups, in lock-step: a group's copies overlap others' products.
 
     Args:
         inverses_t: Receives the transposes of the inverses, from number ``first`` on.
-        first: See above.
+        first: Number of the first inverse in ``inverses_t``.
         units_t: The transposes of the tiles, (rows, tiles, rows), with ones on their diagonals.
         table: ``doubling`` of the tiles.
     """
@@ -115,7 +117,10 @@ def invert_triangles(inverses_t: Tile, first: int, units_t: Tile, table: Doublin
 
 
 def doubling_factors(inverses: Tile, units_t: Tile, level: int, table: Doubling) -> Tile:
-    """Return the changed columns of the factors Q of some inverses, which X_1 replaces by Q.
+    """Return the columns of the factors Q of a group that differ from those of the identity.
+
+    At level 0, X_1 is the identity and X_2 is Q: the columns are written to ``inverses``. The last
+    doubling (see ``joins``) returns only the rows of -T_s X_s.
 
     Args:
         inverses: The inverses X_s.
@@ -146,9 +151,9 @@ def doubling_factors(inverses: Tile, units_t: Tile, level: int, table: Doubling)
 def double_inverses(
     inverses: Tile, inverses_t: Tile, first: int, factors: Tile, level: int, table: Doubling
 ) -> None:
-    """Multiply inverses by their factors, and transpose what changes.
+    """Replace X_s and its transpose by X_2s = X_s Q and its transpose, in the changed columns.
 
-    The last doubling, whose halves of rows are partitions, computes only the transposes.
+    The last doubling (see ``joins``) computes only the transposes, from the rows that are not zero.
     """
     size, count, width = inverses.shape
     s = 2**level
@@ -171,24 +176,24 @@ def double_inverses(
 
 
 def joins(level: int, size: int) -> bool:
-    """Return whether a doubling is the last, of halves that begin at partitions 0 and 32 or 64."""
+    """Return whether a doubling is the last, with halves from partition 0 and from s = 32 or 64."""
     return 2**level >= 32 and 2 ** (level + 1) >= size
 
 
 def parts(s: int, size: int, lower: bool) -> tuple[tuple[int, int], tuple[int, int]]:
-    """Return the bounds of the columns and of the rows of T_s in the last doubling."""
+    """Return the bounds of the columns, and of the rows, of T_s in the last doubling."""
     return ((0, s), (s, size)) if lower else ((s, size), (0, s))
 
 
 def halves(x: Tile, s: int, first: bool) -> Tile:
-    """Return the first or the second ``s`` columns of each 2s: (rows, tiles, runs, columns)."""
+    """Return the first or second half of every 2 s columns, (rows, tiles, runs, s)."""
     size, count, width = x.shape
     runs, half = width // (2 * s), 0 if first else 1
     return x.reshape((size, count, runs, 2, s))[0:size, 0:count, 0:runs, half, 0:s]
 
 
 def products(left_t: Tile, right: Tile, one_zero: bool) -> Tile:
-    """Return the product of each tile with its columns, where ``one_zero`` has only 0 and 1."""
+    """Return left @ right of each tile; with ``one_zero``, ``right`` has only zeros and ones."""
     depth, count, rows = left_t.shape
     total = nl.ndarray(
         (rows, count, right.shape[2], right.shape[3]), dtype=nl.float32, buffer=nl.psum
@@ -204,7 +209,7 @@ def products(left_t: Tile, right: Tile, one_zero: bool) -> Tile:
 
 
 def reciprocal_diagonals(columns: Tile, blocks: Tile) -> None:
-    """Write the reciprocals of the diagonals of square blocks, (rows, blocks, rows), to columns."""
+    """Write the reciprocal diagonal of each block, (rows, blocks, rows), to one of ``columns``."""
     size, count = columns.shape
     diagonals = select(blocks, [[0, count], [1, size]], -1, 0, nl.equal)
     nisa.tensor_reduce(dst=columns, op=nl.add, data=diagonals, axis=2)

@@ -168,8 +168,8 @@ class StoredMatrix(ABC):
     def product_like(self, b: Tensor) -> Callable[[Tensor], Tensor]:
         """Return ``v -> self @ v`` for operands of the shape, dtype and device of b.
 
-        The operand is validated here, not in each product. The matrix must keep its tensors as long
-        as the function is used.
+        The operand is validated here, not in each product. While the function is used, the tensors
+        of the matrix must not be replaced.
         """
         self._check_operand(b)
         return self._products_like(b)

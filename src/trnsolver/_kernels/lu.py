@@ -72,7 +72,7 @@ class Pairs(NamedTuple):
 
 
 def pairs_of(rows: int, panels: int) -> Pairs:
-    """Return the tables for ``rows`` rows of each of some panels."""
+    """Return the tables for panels of ``rows`` rows."""
     group = group_of(2, rows // 2)
     first = None
     if panels > 1:
@@ -221,7 +221,8 @@ def complex_multiples(columns: Tile, pivot: Tile, largest: Tile, remaining: Tile
     """Return the remaining rows of a complex column divided by its pivot; zeros for a zero pivot.
 
     With s = ``largest``, the pivot is s (a + ib) and its inverse is (a - ib) / (s (a^2 + b^2)).
-    Since |a| + |b| is between 1 - 2^-16 and 1, the squares' sum neither overflows nor underflows.
+    |a| + |b| is between 1 - 2^-16 and 1 for sizes far above ``LEAST``, so that a^2 + b^2 neither
+    overflows nor underflows.
 
     Args:
         columns: Real and imaginary parts of the column, (rows, blocks, 2).

@@ -344,7 +344,7 @@ def _in_turn(operations: list[Operation]) -> list[Operation]:
 
     A run is a sequence of successive transfers of a core. DMA engines serve rings in turn, by
     bytes. So the transfers of a run are ordered by the bytes that their ring has moved in the run,
-    up to their end. A transfer that depends on another one of the run begins the next run.
+    their own included. A transfer that depends on another one of the run begins the next run.
     """
     found: list[Operation] = []
     runs: dict[int, dict[int, int]] = {}

@@ -62,7 +62,7 @@ class Step:
         operation: Qualified name, such as ``"trnblas.gemm"``.
         path: ``"pytorch"``, ``"nki"`` or ``"simulator"``.
         reason: Why this path is taken.
-        predict: Function of a generation that returns the predicted device time; without one it
+        predict: Function of a generation that returns the predicted device time; with None it
             predicts for the target of the environment. None on the torch path.
     """
 

@@ -48,7 +48,7 @@ class Vectors:
         return self._total(_real(found)).item()
 
     root: Callable[[Number], Number] = staticmethod(math.sqrt)
-    """The norm from its square, without a derivative: at zero it would be infinite."""
+    """The norm from its square, without the derivative, which is infinite at zero."""
 
     def norm(self, v: Tensor) -> Number:
         """Return the Euclidean norm, without a derivative.

@@ -75,7 +75,7 @@ def load_panel(
 
 
 def transpose_parts(panel: Tile, first: int, c: int, rows: Tile, parts: int) -> None:
-    """Write the transpose of ``rows``, numbers with ``parts``, to a panel from number ``c`` on."""
+    """Write the transpose of ``rows`` to a panel from number ``c`` on, each part separately."""
     sides = of_left(panel, parts)
     count, width = rows.shape
     for part in range(parts):

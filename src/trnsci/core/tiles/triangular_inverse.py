@@ -33,7 +33,7 @@ from trnsci.core.tiles.gemm_tiles import Tile, select
 LEVELS = 7
 """Doublings from 1 to 128."""
 GROUP, GROUPS = 4, 4
-"""Maximum of tiles that one instruction copies; number of groups computed in parallel."""
+"""Maximum of tiles that one instruction copies; number of groups of few tiles."""
 
 
 class Doubling(NamedTuple):

@@ -37,9 +37,9 @@ class Prediction:
             return f"no predicted time: {self.open_end}"
         low, high = self.interval_us
         time = f"{self.us:,.1f} us on {self.generation} ({low:,.0f} to {high:,.0f})"
-        return (
-            f"predicted at least {time}: {self.open_end}" if self.open_end else f"predicted {time}"
-        )
+        if self.open_end:
+            return f"predicted at least {time}: {self.open_end}"
+        return f"predicted {time}"
 
 
 def total(predictions: Iterable[Prediction], open_end: str = "") -> Prediction:

@@ -158,7 +158,7 @@ def loaded(
 def operand_panels(
     p: Product, left: bool, s: int, k0: int, k1: int, c0: int, c1: int, blocks: Blocks
 ) -> list[Tile]:
-    """Return the panels of the s-th left or right operand: as many as a number has parts."""
+    """Return the panels of left or right operand ``s``: one if it is real, two if complex."""
     if left:
         x = slice_of(p.a, s, p.between[1])
         panel = loaded(x, p.a_layout, k0, k1, c0, c1, blocks, p.parts)

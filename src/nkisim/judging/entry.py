@@ -18,6 +18,7 @@ from numpy import ndarray as Array
 from nkisim.api import as_kernel
 from nkisim.arch import resolve_target
 from nkisim.checks import file_findings
+from nkisim.diagnostics import RULES
 from nkisim.filecheck import BROKEN_FILE, parse_shapes
 from nkisim.filecheck.arguments import shapes_hint, without_value
 from nkisim.filecheck.calls import SourceFile
@@ -31,7 +32,8 @@ from nkisim.rewriting import SourceError, SourceText, drafts
 from nkisim.runs.host import definition_place, described
 from nkisim.suggestions import complete
 from nkisim.trials import Arguments
-from nkisim.trials.comparison import Reference, Refused, compared
+from nkisim.trials.comparison import Expected, require_float
+from nkisim.trials.references import Reference, Refused
 from nkisim.trials.running import arrays_of
 from nkisim.versions import NKI_VARIABLE, chosen, judged_by
 
@@ -47,6 +49,7 @@ class Settings:
         nki: NKI version; None as for ``simulate``.
         limits: Limits of the child process.
         tolerance: Relative tolerance; None derives it from types and sums.
+        out_dtype: Narrowest float type of outputs; None for that of inputs and reference.
         hostile: Whether to try values that are hard on arithmetic.
         shapes: Whether to try shapes that were not given.
         nonfinite: Whether to try infinities.
@@ -58,11 +61,15 @@ class Settings:
     nki: str | None = None
     limits: Limits = field(default_factory=Limits)
     tolerance: float | None = None
+    out_dtype: str | None = None
     hostile: bool = True
     shapes: bool = True
     nonfinite: bool = False
     advice: bool = True
     seed: int | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "out_dtype", require_float(self.out_dtype))
 
 
 def judge(
@@ -79,8 +86,8 @@ def judge(
         reference: A function of NumPy or torch with the kernel's parameters; its inputs are cast up
             to float64.
         seconds: Wall time after which the verdict is ``"time"``.
-        **options: Fields of ``Settings``: ``target``, ``nki``, ``tolerance``, ``hostile``,
-            ``shapes``, ``nonfinite``, ``advice``, ``seed``, ``limits``.
+        **options: Fields of ``Settings``: ``target``, ``nki``, ``tolerance``,
+            ``out_dtype``, ``hostile``, ``shapes``, ``nonfinite``, ``advice``, ``seed``, ``limits``.
 
     Raises:
         ValueError: The kernel is in no file, or the file does not have it.
@@ -242,7 +249,7 @@ class _Trial:
         verdict = self.verdict
         text = ", ".join(_described(case.arguments))
         try:
-            expected = self.reference(case.arguments)
+            expected = Expected(self.reference, case.arguments, verdict.seed)
         except Refused as refused:
             if case.name == AS_GIVEN:
                 raise ValueError(f"reference: {refused}") from refused
@@ -259,7 +266,7 @@ class _Trial:
             return
         raised, stopped = reply["raised"], reply["stopped"]
         for finding in reply["findings"]:
-            self._note(finding)
+            self._note(self._of_case(case, finding))
         if raised:
             self._fault("stopped", _quoted(raised["text"]), verdict.file, int(raised["line"]))
         elif stopped and not verdict.faults:
@@ -273,12 +280,11 @@ class _Trial:
             verdict.cases.append(self._compared(child, case, text, reply["outputs"], expected))
 
     def _compared(
-        self, child: Child, case: Case, text: str, outputs: list[Array], expected: list[Array]
+        self, child: Child, case: Case, text: str, outputs: list[Array], expected: Expected
     ) -> CaseResult:
         """Return the comparison of a case, with a fault if its results are wrong."""
         self._written = self._written or sum(array.nbytes for array in outputs)
-        seed, tolerance = self.verdict.seed, self.settings.tolerance
-        found = compared(outputs, expected, case.arguments, self.reference, seed, tolerance)
+        found = expected.compared(outputs, self.settings.tolerance, self.settings.out_dtype)
         file, line = "", 0
         element = {"output": found.output, "index": list(found.index)}
         if not found.passed:
@@ -295,6 +301,9 @@ class _Trial:
             ulps=found.ulps,
             norm=found.norm,
             tolerance=found.relative,
+            tolerated=found.tolerance,
+            dtypes=found.dtypes,
+            reference_dtypes=found.reference_dtypes,
             wrong=found.wrong,
             worst=None if found.problem else element | values,
         )
@@ -347,10 +356,18 @@ class _Trial:
             self._fault("trace-time", text, file, int(line))
         return reply["differs"] is not None
 
+    def _of_case(self, case: Case, finding: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return a finding, as a note if it is about values that the reference cannot take."""
+        about_values = case.hostile and RULES[finding["rule"]].on_values
+        if not about_values or self.reference.takes(case.arguments):
+            return finding
+        return {**finding, "severity": "note"}
+
     def _note(self, finding: Mapping[str, Any]) -> None:
         """Add a finding, and the fault that it is if it is an error."""
-        known = [(f["rule"], f["file"], f["line"]) for f in self.verdict.findings]
-        if (finding["rule"], finding["file"], finding["line"]) in known:
+        key = ("rule", "file", "line", "severity")
+        known = [[f[name] for name in key] for f in self.verdict.findings]
+        if [finding[name] for name in key] in known:
             return
         self.verdict.findings.append(dict(finding))
         if finding["severity"] == "error":

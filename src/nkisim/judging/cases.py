@@ -26,13 +26,11 @@ class Case(NamedTuple):
         name: What is special about them.
         arguments: The arguments.
         required: Whether the case counts even if the kernel refuses it.
-        hostile: Whether its values are hard on arithmetic.
     """
 
     name: str
     arguments: Arguments
     required: bool
-    hostile: bool = False
 
 
 def cases_of(
@@ -53,7 +51,7 @@ def cases_of(
     if hostile:
         for name, values in _HOSTILE.items():
             if name != "infinities" or nonfinite:
-                yield Case(name, _with_values(given, values, seed), True, True)
+                yield Case(name, _with_values(given, values, seed), True)
     if shapes:
         for extents in _extents(given):
             name = ", ".join(f"{new} in place of {old}" for old, new in extents.items())

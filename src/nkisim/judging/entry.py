@@ -357,9 +357,9 @@ class _Trial:
         return reply["differs"] is not None
 
     def _of_case(self, case: Case, finding: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a finding, as a note if it is about values that the reference cannot take."""
-        about_values = case.hostile and RULES[finding["rule"]].on_values
-        if not about_values or self.reference.takes(case.arguments):
+        """Return a finding; as a note if it is about values that the reference cannot take."""
+        drawn = case.name != AS_GIVEN and RULES[finding["rule"]].on_values
+        if not drawn or self.reference.takes(case.arguments):
             return finding
         return {**finding, "severity": "note"}
 

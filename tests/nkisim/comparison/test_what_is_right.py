@@ -7,6 +7,8 @@ import torch
 from torch.nn import functional
 
 import nkisim
+from nkisim.trials.arguments import Arguments
+from nkisim.trials.references import Reference
 
 X = np.random.default_rng(3).standard_normal((16, 48)).astype(np.float32)
 BFLOAT16, FP8 = np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e5m2)
@@ -170,3 +172,24 @@ def test_arguments_of_compare():
         nkisim.compare(X, lambda x: 1 / 0)(X)
     assert nkisim.compare([X], (X, X))().problem == "1 outputs, and the reference has 2"
     assert nkisim.compare(X.T, X)().problem.startswith("output 0 has shape (48, 16)")
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        (np.sqrt, False),
+        (lambda x: 1.0 / x, False),
+        (lambda x: np.linalg.norm(x, axis=-1), False),
+        (lambda x: np.std(x, axis=-1), False),
+        (lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True), False),
+        (lambda x: np.maximum(x, 0.0), False),
+        (lambda x: x * x, True),
+        (lambda x: np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True), True),
+        (lambda x: x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5), True),
+        (lambda x: np.sqrt(x.var(axis=-1) + 1e-5), True),
+    ],
+)
+def test_what_a_reference_takes(function, takes):
+    zeros = Arguments((np.zeros((4, 16), np.float32),), {})
+    assert Reference(function).takes(zeros) == takes
+    assert Reference(function).takes(Arguments((1.5 + X % 1,), {}))

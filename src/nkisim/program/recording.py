@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
 import linecache
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
-from nkisim.api import as_kernel
+from nkisim.api import Kernel, as_kernel
 from nkisim.diagnostics import Finding, NkiValidationError
 from nkisim.machine import Core, Stopped
 from nkisim.memory import NkiTensor
@@ -39,41 +39,40 @@ def record(
         ProgramError: When called: no program can hold the kernel, and why. Errors of the kernel's
             own Python code raise too. A finding that ends the kernel ends its program.
     """
-    options = SimOptions(
-        strictness="check",
-        target=target,
-        nki=nki,
-        ranks=ranks,
-        source=False,
-        detect=(),
-        ignore=(),
-        values=False,
-        trip_count=TURNS,
-    )
+    options = SimOptions(target=target, nki=nki, ranks=ranks)
     found = as_kernel(kernel)
 
     def recorded(*args: Any, **kwargs: Any) -> Program:
-        run = _Recording(found, options, args, kwargs)
-        with observed():
-            run.execute()
-        if not run.tapes:
-            raise ProgramError(f"{found.__name__} was not run: {run.report.stopped}")
+        run = Recording(found, options, args, kwargs)
+        run.execute()
         return run.program()
 
     return recorded
 
 
-class _Recording(Run):
-    """A run whose cores write down what the kernel asks of NKI.
+class Recording(Run):
+    """A run without values, whose cores write down what the kernel asks of NKI."""
 
-    Attributes:
-        tapes: The tape of each core, as ``Program.tapes`` has them.
-    """
-
-    def __init__(self, *given: Any) -> None:
-        super().__init__(*given)
-        self.tapes: dict[str, dict[str, Any]] = {}
+    def __init__(
+        self, kernel: Kernel, options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> None:
+        chosen = replace(
+            options,
+            strictness="check",
+            source=False,
+            detect=(),
+            ignore=(),
+            values=False,
+            trip_count=TURNS,
+        )
+        super().__init__(kernel, chosen, args, kwargs)
+        self._tapes: dict[str, dict[str, Any]] = {}
         self._tables = Tables()
+
+    def execute(self) -> None:
+        """Run the kernel once and record it."""
+        with observed():
+            super().execute()
 
     def _called(self, core: Core, positional: list[Any], named: dict[str, Any]) -> Any:
         given = list(leaves((positional, named)))
@@ -91,7 +90,7 @@ class _Recording(Run):
             raise
         finally:
             TAPE.reset(token)
-            self.tapes[tape_name(core)] = entry
+            self._tapes[tape_name(core)] = entry
         return result
 
     def _claim(self, finding: Finding) -> list[Any]:
@@ -104,7 +103,13 @@ class _Recording(Run):
         return [finding.rule.id, finding.message, place, text, [*finding.notes], level, data]
 
     def program(self) -> Program:
-        """Return what was recorded."""
+        """Return what was recorded.
+
+        Raises:
+            ProgramError: The call was refused before the kernel began.
+        """
+        if not self._tapes:
+            raise ProgramError(f"{self.kernel.__name__} was not run: {self.report.stopped}")
         function, report, tables = self.kernel.function, self.report, self._tables
         place = definition_place(function)
         code = getattr(function, "__code__", None)
@@ -125,7 +130,7 @@ class _Recording(Run):
             files=tuple((file, "".join(linecache.getlines(file))) for file in tables.files),
             defined=defined,
             places=tuple(tables.places),
-            tapes=self.tapes,
+            tapes=self._tapes,
         )
 
 

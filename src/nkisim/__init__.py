@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nkisim.options import SimOptions
     from nkisim.profiling import Profile, ProfileError, profile
     from nkisim.shim import install, uninstall
+    from nkisim.trials.comparison import compare
     from nkisim.tuning import Tuning, tune
 
 __version__ = "0.1.0"
@@ -32,6 +33,7 @@ __all__ = [
     "check",
     "check_source",
     "collectives",
+    "compare",
     "install",
     "isa",
     "jit",
@@ -55,6 +57,7 @@ _HOMES = {
     "Tuning": "tuning",
     "check": "api",
     "check_source": "api",
+    "compare": "trials.comparison",
     "install": "shim",
     "jit": "api",
     "judge": "judging",

@@ -33,6 +33,7 @@ from nkisim.judging.child import Limits
 @format_option("text", "json")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--tolerance", type=click.FloatRange(min=0), help="Relative; default: derived.")
+@click.option("--out-dtype", help="Narrowest float type of outputs; default: inputs, reference.")
 @click.option("--nonfinite", is_flag=True, help="Try infinities, too.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of a verdict that is repeated.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=120.0)
@@ -46,6 +47,7 @@ def judge(
     form: str,
     output: str,
     tolerance: float | None,
+    out_dtype: str | None,
     nonfinite: bool,
     seed: int | None,
     max_seconds: float,
@@ -81,6 +83,7 @@ def judge(
             target=resolve_target(target or project.target or None).name,
             limits=Limits(seconds=max_seconds, memory=int(max_memory * 2**30)),
             tolerance=tolerance,
+            out_dtype=out_dtype,
             nonfinite=nonfinite,
             seed=seed,
         )

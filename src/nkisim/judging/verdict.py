@@ -70,7 +70,9 @@ class CaseResult:
         passed: Whether its results are within the tolerance.
         note: If not counted, why; else what is wrong with its results.
         ulps, norm: Largest error in units in the last place, and relative in the 2-norm.
-        tolerance: Tolerance, relative to an element's size and condition.
+        tolerance: Tolerance, relative to an element's size.
+        tolerated: All of the tolerance of the worst element's output, as a sentence.
+        dtypes, reference_dtypes: Dtypes of the outputs and of the reference's results.
         wrong: Number of elements whose error exceeds the tolerance.
         worst: ``output``, ``index``, ``got``, ``expected``, and the ``file`` and ``line`` of the
             statement that wrote the element farthest from the reference's.
@@ -84,6 +86,9 @@ class CaseResult:
     ulps: float = 0.0
     norm: float = 0.0
     tolerance: float = 0.0
+    tolerated: str = ""
+    dtypes: tuple[str, ...] = ()
+    reference_dtypes: tuple[str, ...] = ()
     wrong: int = 0
     worst: Mapping[str, Any] | None = None
 
@@ -204,6 +209,13 @@ class Verdict:
     def __str__(self) -> str:
         lines = [self.summary]
         lines += [f"  {f.kind}: {f.text}" for f in self.faults[1:6]]
+        first = next((case for case in self.cases if case.dtypes), None)
+        if first is not None:
+            lines.append(
+                f"  dtypes      {', '.join(first.dtypes)}; the reference's "
+                f"{', '.join(first.reference_dtypes)}"
+            )
+            lines.append(f"  tolerance   {first.tolerated}")
         for case in self.cases:
             state = "not counted" if not case.counted else "right" if case.passed else "WRONG"
             text = f"  {state:<12}{case.name}"

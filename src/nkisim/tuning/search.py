@@ -26,7 +26,7 @@ from nkisim.profiling.charts import memory_changes
 from nkisim.runs import Run
 from nkisim.trials import Arguments
 from nkisim.trials.arguments import given
-from nkisim.trials.comparison import tolerance_of
+from nkisim.trials.comparison import Expected
 from nkisim.trials.running import arrays_of, relative_change
 from nkisim.tuning.result import (
     Dropped,
@@ -265,17 +265,15 @@ def _ranked(problem: _Problem, results: list[Variant | Dropped]) -> Tuning:
         raise NoneLegalError(f"no variant of {problem.kernel.__name__} is legal:\n{reasons}")
     first = legal[0]
     expected = arrays_of(_run(problem, first).outputs)
-    # Each variant may be off by the tolerance.
-    most = 2 * tolerance_of(problem.arguments, expected)
+    right = Expected(expected, problem.arguments)
     while True:
         groups = ranked(legal)
         best = groups[0][0]
         report = _run(problem, best)
-        change = relative_change(expected, arrays_of(report.outputs))
-        compared = "all bits are the same"
-        if change:
-            compared = f"they differ by {change:.1e} of the largest element, accepted {most:.1e}"
-        if change <= most:
+        outputs = arrays_of(report.outputs)
+        change, found = relative_change(expected, outputs), right.compared(outputs)
+        compared = str(found) if change else "all bits are the same"
+        if found.passed:
             break
         legal.remove(best)
         dropped.append(Dropped(best.values, f"computes something else than the first: {compared}"))

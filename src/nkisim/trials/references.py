@@ -1,0 +1,214 @@
+"""A reference: the caller's function of NumPy or torch, evaluated in several precisions.
+
+``uncertainty`` measures what of a reference's results is rounding, which a tolerance needs: the
+error that its own float32 evaluation makes, and the change that its inputs' last digits make.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import ml_dtypes
+import numpy as np
+
+from nkisim.dtypes import as_dtype, float32
+from nkisim.trials.arguments import Arguments
+from nkisim.trials.running import arrays_of
+
+FLOAT32 = 2.0**-24
+"""Unit roundoff of float32, in which the engines compute."""
+
+_MOVES = 8
+_EVALUATIONS = 4
+"""Number of pairs of a float32 and a float64 evaluation; the first pair has the inputs as given."""
+_SMALLEST_MOVE = 2.0**-60
+_limits_of: Any = ml_dtypes.finfo
+
+
+class Refused(Exception):
+    """The reference takes no such arguments."""
+
+
+class Reference:
+    """A function of NumPy or torch.
+
+    Args:
+        function: The function. It gets torch tensors if its module has torch and not NumPy.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+        names = getattr(function, "__globals__", {}).values()
+        torch = sys.modules.get("torch")
+        # By identity: an array among the names compares element by element.
+        used = {id(name) for name in names}
+        is_torch = torch is not None and id(torch) in used and id(np) not in used
+        self._torch = torch if is_torch else None
+
+    def __call__(self, arguments: Arguments, precision: Any = np.float64) -> list[np.ndarray]:
+        """Return the results, with every input of floating point cast to ``precision``.
+
+        Raises:
+            Refused: The reference raised.
+        """
+        return self._called(
+            arguments.changed(
+                lambda _, array: self._given(
+                    array.astype(precision) if is_float(array) else np.array(array)
+                )
+            )
+        )
+
+    def dtypes(self, arguments: Arguments) -> list[np.dtype[Any] | None]:
+        """Return the dtypes of the results for the inputs as they are.
+
+        The inputs are cast to float32 where the function has no arithmetic in their dtypes: torch
+        has none in float8, and NumPy only in its own types. A float32 result is then None, because
+        it is the dtype of the cast.
+
+        Raises:
+            Refused: The reference raises in float32, too.
+        """
+        widened = False
+
+        def as_they_are(_: str, array: np.ndarray) -> Any:
+            nonlocal widened
+            dtype = as_dtype(array.dtype)
+            if not is_float(array) or dtype is float32:
+                return self._given(np.array(array))
+            if self._torch is not None and hasattr(self._torch, str(dtype)):
+                wide = self._torch.from_numpy(array.astype(np.float32))
+                return wide.to(getattr(self._torch, str(dtype)))
+            if self._torch is None and array.dtype.isbuiltin == 1:
+                return np.array(array)
+            widened = True
+            return self._given(array.astype(np.float32))
+
+        try:
+            found = self._called(arguments.changed(as_they_are))
+        except Refused:
+            widened = True
+            found = self(arguments, np.float32)
+        dtypes = [array.dtype for array in found]
+        return [None if widened and dtype == np.float32 else dtype for dtype in dtypes]
+
+    def takes(self, arguments: Arguments) -> bool:
+        """Return whether the results are finite and do not jump at the inputs.
+
+        The square root, for example, does not take 0: its slope is infinite there.
+        """
+
+        def nudged(_: str, array: np.ndarray) -> np.ndarray:
+            return array.astype(np.float64) + _SMALLEST_MOVE if is_float(array) else array
+
+        try:
+            here, there = self(arguments), self(arguments.changed(nudged))
+        except Refused:
+            return False
+        return all(_is_near(a, b) for a, b in zip(here, there, strict=True))
+
+    def _given(self, array: np.ndarray) -> Any:
+        return array if self._torch is None else self._torch.from_numpy(array)
+
+    def _called(self, arguments: Arguments) -> list[np.ndarray]:
+        try:
+            with np.errstate(all="ignore"):
+                return arrays_of(self._function(*arguments.args, **arguments.kwargs))
+        except Exception as error:
+            raise Refused(f"{type(error).__name__}: {error}") from error
+
+
+def is_float(array: np.ndarray) -> bool:
+    """Return whether the elements of an array are floating-point numbers, in any format."""
+    dtype = as_dtype(array.dtype)
+    return array.dtype.kind == "f" or (dtype is not None and dtype.is_float)
+
+
+def spacing(dtype: np.dtype[Any]) -> float:
+    """Return the distance from 1 to the next number of a floating-point type."""
+    return 2.0**-10 if as_dtype(dtype) == "tfloat32" else float(_limits_of(dtype).eps)
+
+
+def input_spacing(array: np.ndarray) -> float:
+    """Return the spacing of an input's type; that of float32 for 8 bits, which are exact numbers.
+
+    Kernels compute in 16 bits or more: 8 bits are a format of storage.
+    """
+    return spacing(array.dtype) if array.dtype.itemsize == 2 else 2 * FLOAT32
+
+
+class Uncertainty(NamedTuple):
+    """What of an output of a reference is rounding, element by element.
+
+    Attributes:
+        error: Its error in float32 beyond one rounding of the result; infinite where it overflows.
+        change: Its largest change where every input moves by its spacing.
+    """
+
+    error: np.ndarray
+    change: np.ndarray
+
+
+def uncertainty(
+    reference: Reference, expected: Sequence[np.ndarray], arguments: Arguments, seed: int
+) -> list[Uncertainty]:
+    """Return the uncertainty of each result of a reference.
+
+    Args:
+        reference: The reference.
+        expected: Its results in float64.
+        arguments: The arguments.
+        seed: Seed of the directions in which inputs move.
+    """
+    rng = np.random.default_rng(seed)
+    values = [array.astype(np.float64) for array in expected]
+    found = [Uncertainty(np.zeros(v.shape), np.zeros(v.shape)) for v in values]
+    for number in range(_MOVES + 1):
+        near = _moved(arguments, rng) if number else arguments
+        try:
+            exact = reference(near) if number else expected
+            rounded = reference(near, np.float32) if number < _EVALUATIONS else exact
+        except Refused:
+            continue
+        for (error, change), right, a, b in zip(found, values, exact, rounded, strict=True):
+            if a.shape == b.shape == right.shape:
+                wide = a.astype(np.float64)
+                np.maximum(error, _own_error(wide, b.astype(np.float64)), out=error)
+                np.maximum(change, _apart(wide, right), out=change)
+    return found
+
+
+def _own_error(exact: np.ndarray, rounded: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        error = np.maximum(np.abs(rounded - exact) - FLOAT32 * np.abs(exact), 0.0)
+    overflows = np.isfinite(exact) & ~np.isfinite(rounded)
+    return np.where(overflows, np.inf, np.where(np.isfinite(error), error, 0.0))
+
+
+def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
+    with np.errstate(all="ignore"):
+        found = np.abs(a - b)
+    return np.where(np.isfinite(found), found, 0.0)
+
+
+def _is_near(a: np.ndarray, b: np.ndarray) -> bool:
+    """Return whether two results are finite and no slope between them exceeds 2**24."""
+    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return False
+    far = np.abs(b.astype(np.float64) - a) > _SMALLEST_MOVE**0.6 * (1 + np.abs(a))
+    return not far.any()
+
+
+def _moved(arguments: Arguments, rng: np.random.Generator) -> Arguments:
+    """Return the arguments with every floating-point input moved up or down by its spacing."""
+
+    def move(_: str, array: np.ndarray) -> np.ndarray:
+        if not is_float(array):
+            return array
+        step = input_spacing(array) * (2.0 * rng.integers(0, 2, array.shape) - 1.0)
+        with np.errstate(all="ignore"):
+            return (array.astype(np.float64) * (1.0 + step)).astype(np.float32)
+
+    return arguments.changed(move)

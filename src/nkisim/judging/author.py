@@ -31,7 +31,7 @@ from nkisim.filecheck.calls import (
 from nkisim.filecheck.files import named_kernel
 from nkisim.filecheck.modules import CannotImport, imported
 from nkisim.judging.boot import refuse
-from nkisim.judging.guard import Guard
+from nkisim.judging.guard import Guard, root_of
 from nkisim.options import SimOptions
 from nkisim.profiling import profile
 from nkisim.program import ProgramError
@@ -94,14 +94,6 @@ def _load(
     cases = [call.kernel.arguments(call.args, call.kwargs) for call in calls]
     _LOADED.append(_Loaded(Kernel(chosen.function, chosen.cores), options))
     return {"cases": cases}
-
-
-def root_of(file: Path) -> Path:
-    """Return the folder from which a file is imported: the one around its packages."""
-    root = file.resolve().parent
-    while (root / "__init__.py").is_file():
-        root = root.parent
-    return root
 
 
 def _warm(x: Any) -> Any:

@@ -27,13 +27,16 @@ from nkisim.filecheck.calls import SourceFile
 from nkisim.filecheck.files import check_shape_names, named_kernel
 from nkisim.judging.cases import AS_GIVEN, Case, cases_of, signatures_of, without_values
 from nkisim.judging.child import Child, Ended, Limits
+from nkisim.judging.guard import root_of
 from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
 from nkisim.profiling.text import duration
 from nkisim.program import Program, ProgramError
+from nkisim.program.calls import PROGRAM_SUFFIX, arguments_without_values
 from nkisim.rewriting import SourceError
 from nkisim.runs.host import definition_place, described
 from nkisim.suggestions import complete
 from nkisim.trials import Arguments
+from nkisim.trials.arguments import given as drawn
 from nkisim.trials.comparison import Expected, require_float
 from nkisim.trials.references import Reference, Refused
 from nkisim.trials.running import arrays_of
@@ -211,10 +214,7 @@ class _Trial:
         """Record the kernel, replay it on all cases, and predict its time."""
         verdict, settings = self.verdict, self.settings
         file = Path(verdict.file)
-        with (
-            self._child("author") as author,
-            self._child("replaying") as replaying,
-        ):
+        with self._child("author") as author, self._child("replaying") as replaying:
             given = self._given(author, cases)
             recorded = [self._recorded(author, arguments) for arguments in given]
             if verdict.faults or verdict.unheld or not given:
@@ -231,10 +231,10 @@ class _Trial:
         except ProgramError as error:
             raise ValueError(f"kernel: {file.name}: {error}") from None
         verdict.kernel, verdict.target, verdict.nki = program.kernel, program.target, program.nki
-        given = [*map(_arguments, cases)] or [Arguments((), drawn_arguments(program))]
+        given = [*map(_arguments, cases)] or [_drawn(program)]
         recorded = [[_Recorded(program, {})] for _ in given]
         with self._child("replaying") as replaying:
-            self._replay(replaying, given, recorded, file.parent)
+            self._replay(replaying, given, recorded)
 
     def _child(self, module: str) -> Child:
         environment = {NKI_VARIABLE: self.verdict.nki}
@@ -307,7 +307,7 @@ class _Trial:
         replaying: Child,
         given: Sequence[Arguments],
         recorded: Sequence[Sequence[_Recorded]],
-        folder: Path,
+        folder: Path | None = None,
     ) -> None:
         """Replay all programs on all cases; their values are drawn here, after the programs."""
         verdict, settings = self.verdict, self.settings
@@ -316,10 +316,11 @@ class _Trial:
         if settings.seed is None:
             verdict.seed = secrets.randbits(32)
         places = {file for program in programs for file, _ in program.files}
+        shown = [file for file in sorted(places) if folder and _is_below(file, folder)]
         message = {
             "do": "load",
             "programs": [np.frombuffer(program.to_bytes(), np.uint8) for program in programs],
-            "files": sorted(file for file in places if _is_below(file, folder)),
+            "files": shown,
             "options": self._options,
         }
         verdict.unheld = str(replaying.ask(message))
@@ -491,6 +492,11 @@ class _Trial:
                 return {"kind": "fix", "text": text, "code": code}
         where = f"{Path(fault.file).name}:{fault.line}: " if fault.line else ""
         return {"kind": "fault", "text": f"{where}{fault.text}", "code": ""}
+
+
+def _drawn(program: Program) -> Arguments:
+    """Return the arguments that a program was recorded for, with values."""
+    return drawn(Arguments(arguments_without_values(program), {}))
 
 
 def _is_below(file: str, folder: Path) -> bool:

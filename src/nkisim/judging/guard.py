@@ -122,6 +122,14 @@ class Guard:
         os._exit(70)
 
 
+def root_of(file: Path) -> Path:
+    """Return the folder from which a file is imported: the one around its packages."""
+    root = file.resolve().parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    return root
+
+
 def _kind(event: str) -> str:
     """Return how an event is judged; empty for one that everybody may cause."""
     if event in ("open", "import"):

@@ -6,7 +6,7 @@ Elements that it will overwrite are copied first, and compared with the results 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from nkisim.checks.history import History

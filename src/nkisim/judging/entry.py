@@ -340,9 +340,7 @@ class _Trial:
         if not verdict.faults and any(case.counted for case in verdict.cases):
             self._predict(replaying, given[0])
 
-    def _try(
-        self, replaying: Child, case: Case, recorded: _Recorded, program: int | None
-    ) -> None:
+    def _try(self, replaying: Child, case: Case, recorded: _Recorded, program: int | None) -> None:
         """Replay one case and compare its results."""
         verdict = self.verdict
         text = ", ".join(_described(case.arguments))
@@ -361,8 +359,8 @@ class _Trial:
         if reply.get("unheld"):
             verdict.unheld = str(reply["unheld"])
             return
-        if case.signature and (refused := reply.get("refused") or reply.get("raised")):
-            note = f"refused: {_quoted(refused)}"
+        if case.signature and (refusal := reply.get("refused") or reply.get("raised")):
+            note = f"refused: {_quoted(refusal)}"
             verdict.cases.append(CaseResult(case.name, text, False, False, note))
             return
         for finding in reply.get("findings", ()):

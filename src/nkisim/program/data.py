@@ -40,7 +40,7 @@ class Program:
         parameters: Name, kind and default of each parameter.
         annotations: The ``nt.tensor`` annotations of parameters.
         files: Name and text of each file that its positions name.
-        defined: File, line and first line of the definition of the kernel.
+        defined: File of the kernel's definition, and its first line.
         places: The positions that operations number.
         tapes: For each core as ``"rank.core"``: ``given``, the arguments; ``ops``, the operations
             (``nkisim.program.operations``); ``result``; ``claim``, the finding that ended it.
@@ -53,7 +53,7 @@ class Program:
     parameters: tuple[Any, ...]
     annotations: Mapping[str, Any]
     files: tuple[tuple[str, str], ...]
-    defined: tuple[int, int, int]
+    defined: tuple[int, int]
     places: tuple[Any, ...]
     tapes: Mapping[str, Mapping[str, Any]]
 
@@ -165,8 +165,8 @@ def _require_form(plain: dict[str, Any]) -> None:
         for other, header, variable, value in loops:
             _require(_is_index(other, count) and type(header) is type(value) is int, "places")
             _require(type(variable) is str, "places")
-    file, line, first = plain["defined"]
-    _require(_is_index(file, count) and type(line) is type(first) is int, "defined")
+    file, first = plain["defined"]
+    _require(_is_index(file, count) and type(first) is int, "defined")
     _require(type(plain["annotations"]) is dict, "annotations")
     for name, kind, *_ in plain["parameters"]:
         _require(type(name) is str and name.isidentifier() and _is_index(kind, 5), "parameters")

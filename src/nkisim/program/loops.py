@@ -109,4 +109,3 @@ class _Fold:
         if any(first + step * (i - start) != t for i, t in zip(self._indices, turns, strict=True)):
             raise ValueError
         return [AFFINE, self._loop, first - step * start, step]
-

@@ -31,7 +31,8 @@ _WIDTH = 100
 def source_of(program: Program) -> str:
     """Return a program as text: one function for each of its cores."""
     parts = [
-        f'"""{program.kernel} for {program.arguments}, on {program.target} with NKI {program.nki}.\n\n'
+        f'"""{program.kernel} for {program.arguments}.\n\n'
+        f"On {program.target} with NKI {program.nki}.\n"
         f'SHA-256 of the program: {program.digest}\n"""\n\n'
         "import numpy as np\n\nimport nki\nimport nki.collectives as ncc\nimport nki.isa as nisa\n"
         "import nki.language as nl\n"
@@ -80,14 +81,18 @@ class _Printer:
                 continue
             lines = getattr(self, f"_{kind}")(*fields)
             for line in lines:
-                yield from textwrap.wrap(
-                    line,
-                    _WIDTH,
-                    initial_indent=indent + regions,
-                    subsequent_indent=indent + regions + "        ",
-                    break_long_words=False,
-                    break_on_hyphens=False,
-                ) if not line.startswith(" ") else [indent + regions + line]
+                yield from (
+                    textwrap.wrap(
+                        line,
+                        _WIDTH,
+                        initial_indent=indent + regions,
+                        subsequent_indent=indent + regions + "        ",
+                        break_long_words=False,
+                        break_on_hyphens=False,
+                    )
+                    if not line.startswith(" ")
+                    else [indent + regions + line]
+                )
             if kind == "enter":
                 regions += "    "
 

@@ -109,7 +109,7 @@ class Recording(Run):
             ProgramError: The call was refused before the kernel began.
         """
         if not self._tapes:
-            raise ProgramError(f"{self.kernel.__name__} was not run: {self.report.stopped}")
+            raise ProgramError(f"{self.report.kernel} was not run: {self.report.stopped}")
         function, report, tables = self.kernel.function, self.report, self._tables
         place = definition_place(function)
         code = getattr(function, "__code__", None)
@@ -119,9 +119,9 @@ class Recording(Run):
             for p in self.kernel.parameters
         ]
         annotations = tensor_annotations(function)
-        defined = (tables.file(place.file), place.line, first)
+        defined = (tables.file(place.file), first)
         return Program(
-            kernel=self.kernel.__name__,
+            kernel=report.kernel,
             target=report.target,
             nki=report.nki,
             cores=self.kernel.cores,

@@ -55,7 +55,7 @@ def kernel_of(program: Program, files: Collection[str] = ()) -> Kernel:
     def kernel(*args: Any, **kwargs: Any) -> Any:
         return replayed(*args, **kwargs)
 
-    file, line, first = program.defined
+    file, first = program.defined
     code = kernel.__code__.replace(
         co_filename=names[file],
         co_firstlineno=first,
@@ -274,9 +274,10 @@ class _Player:
 
     def _free(self, number: int) -> None:
         found = self._objects.get(number)
-        life = getattr(found._source if isinstance(found, NkiGrid) else found, "life", None)
-        for view in self._views.pop(life, ()):
-            self._objects.pop(view, None)
+        tensor = found._source if isinstance(found, NkiGrid) else found
+        if isinstance(tensor, NkiTensor):
+            for view in self._views.pop(tensor.life, ()):
+                self._objects.pop(view, None)
 
     def _stop(self) -> None:
         if self._claim is None:
@@ -284,9 +285,12 @@ class _Player:
         with _malformed():
             rule, message, (file, line, loops), texts, notes, level, data = self._claim
             place = Place(self._names[file], line, tuple((n, v) for n, v in loops))
-            text = [str(part) for part in texts]
+            instruction, operand, seen, allowed, fix = map(str, texts)
             finding = Finding(
-                CHECKED[rule], message, place, *text, tuple(notes), level=level, data=dict(data)
+                *(CHECKED[rule], str(message), place, instruction, operand, seen, allowed, fix),
+                notes=tuple(map(str, notes)),
+                level=level,
+                data=dict(data),
             )
         raise NkiCallError(finding)
 

@@ -119,7 +119,7 @@ class Tape:
         self._next = len(arguments)
         self._scopes = count(1)
         self._levels = [_Level(scopes={0})]
-        self._whiles: list[tuple[_Loop, Any]] = []
+        self._whiles: list[tuple[_Loop, Any, Any]] = []
         self._raised = self._ended = False
         self._problem = ""
 
@@ -372,7 +372,8 @@ class Tape:
         if name == "nl.dynamic_range":
             self._performed(operation, fields, partial(call, **given))
             return self._dynamic_range(self._opened(operation), call, **given)
-        body, loop = given[_BODY], None
+        body = given[_BODY]
+        loop: _Loop | None = None
 
         def turn(register: Any) -> Any:
             assert loop is not None

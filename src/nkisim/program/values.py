@@ -87,8 +87,8 @@ def encoded(value: Any, number_of: Callable[[Any], int | None]) -> Any:
         return ["e", kind.__name__, value.name]
     if isinstance(value, (np.ndarray, np.generic)):
         return _array(value)
-    if isinstance(value, np.ufunc) and getattr(np, value.__name__, None) is value:
-        return ["u", value.__name__]
+    if kind is np.ufunc and getattr(np, name := str(value.__name__), None) is value:
+        return ["u", name]
     if isinstance(value, (DType, type, np.dtype)) and (dtype := as_dtype(value)) is not None:
         return ["d" if kind is DType else "D" if isinstance(value, type) else "N", str(dtype)]
     for plain in (bool, int, float, str):  # a member of an enum of the kernel's own, say
@@ -103,9 +103,9 @@ def _array(value: np.ndarray | np.generic) -> Any:
     dtype = as_dtype(value.dtype)
     if dtype is None and value.dtype.kind not in _ARRAYS:
         raise ProgramError(f"an array of {value.dtype} is not one of NKI's")
-    data = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
+    text = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
     name = value.dtype.str if dtype is None else str(dtype)
-    return ["a", name, ["l", *value.shape], data, isinstance(value, np.generic)]
+    return ["a", name, ["l", *value.shape], text, isinstance(value, np.generic)]
 
 
 def decoded(data: Any, objects: Mapping[int, Any], indices: Mapping[int, int]) -> Any:
@@ -126,9 +126,10 @@ def decoded(data: Any, objects: Mapping[int, Any], indices: Mapping[int, int]) -
         return objects[data[1]]
     if kind == AFFINE:
         _, loop, first, step = data
-        return _whole(decoded(first, objects, indices)) + _whole(
-            decoded(step, objects, indices)
-        ) * indices[loop]
+        return (
+            _whole(decoded(first, objects, indices))
+            + _whole(decoded(step, objects, indices)) * indices[loop]
+        )
     make = _MAKERS.get(kind)
     if make is None:
         raise ProgramError(f"no value is of kind {str(kind)[:20]!r}")

@@ -23,7 +23,7 @@ from nkisim.memory import NkiTensor
 from nkisim.memory.tensor.refused import ByVersion
 from nkisim.spec.signatures import intercepted
 
-OBJECTS = (NkiTensor, VirtualRegister, NkiScalar, NkiInstruction, NkiGrid)
+OBJECTS: tuple[type[Any], ...] = (NkiTensor, VirtualRegister, NkiScalar, NkiInstruction, NkiGrid)
 """Classes of the objects that a kernel holds between two calls."""
 
 

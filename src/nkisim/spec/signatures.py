@@ -189,7 +189,12 @@ def open_function(
         for p in (*every.values(), *parameters)
     }
     scope = {f"_default_{parameter}": default for parameter, default in defaults.items()}
-    scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call, "_parameters": [*every.values()]}
+    scope |= {
+        "_MISSING": MISSING,
+        "_refuse": refuse,
+        "_call": call,
+        "_parameters": [*every.values()],
+    }
     scope |= {"_Finding": NkiValidationError, "_hide_own_frames": hide_own_frames}
     opened = FunctionType(_FIRST_CALL, scope, name)
     opened.__defaults__ = tuple(defaults[parameter] for parameter in by_position)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nkisim.judging import judge
     from nkisim.options import SimOptions
     from nkisim.profiling import Profile, ProfileError, profile
+    from nkisim.program import Program, record
     from nkisim.shim import install, uninstall
     from nkisim.trials.comparison import compare
     from nkisim.tuning import Tuning, tune
@@ -27,6 +28,7 @@ __all__ = [
     "NkiValidationError",
     "Profile",
     "ProfileError",
+    "Program",
     "Report",
     "SimOptions",
     "Tuning",
@@ -40,6 +42,7 @@ __all__ = [
     "judge",
     "language",
     "profile",
+    "record",
     "simulate",
     "tune",
     "typing",
@@ -52,6 +55,7 @@ _HOMES = {
     "NkiValidationError": "diagnostics",
     "Profile": "profiling",
     "ProfileError": "profiling",
+    "Program": "program",
     "Report": "diagnostics",
     "SimOptions": "options",
     "Tuning": "tuning",
@@ -62,6 +66,7 @@ _HOMES = {
     "jit": "api",
     "judge": "judging",
     "profile": "profiling",
+    "record": "program",
     "simulate": "api",
     "tune": "tuning",
     "uninstall": "shim",

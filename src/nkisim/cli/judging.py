@@ -1,7 +1,7 @@
 """``nkisim judge``: is a kernel legal, right and fast.
 
 Exit status: 0 right, 1 refused or wrong, 2 a mistake on the command line, 3 nothing was judged, 5
-out of time.
+out of time, 6 no verdict.
 """
 
 from __future__ import annotations
@@ -25,13 +25,14 @@ from nkisim.judging.child import Limits
 
 
 @commands.command()
-@click.argument("file", metavar="FILE[::KERNEL]")
+@click.argument("file", metavar="FILE[::KERNEL]|PROGRAM.json")
 @click.option("--reference", required=True, metavar="FILE::FUNCTION", help="NumPy or torch.")
 @click.option("--shapes", multiple=True, help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ...; default: trn2.")
 @nki_option
 @format_option("text", "json")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
+@click.option("--source", metavar="OUT.py", help="Write the programs that were judged, as NKI.")
 @click.option("--tolerance", type=click.FloatRange(min=0), help="Relative; default: derived.")
 @click.option("--out-dtype", help="Narrowest float type of outputs; default: inputs, reference.")
 @click.option("--nonfinite", is_flag=True, help="Try infinities, too.")
@@ -46,6 +47,7 @@ def judge(
     target: str | None,
     form: str,
     output: str,
+    source: str | None,
     tolerance: float | None,
     out_dtype: str | None,
     nonfinite: bool,
@@ -60,7 +62,8 @@ def judge(
     The kernel's file is imported in a child process with limits; the reference, which is called
     with inputs cast up to float64, is imported here and must be in another file. Arguments come
     from --shapes or from nkisim_examples() in the kernel's file. Exit status: 0 right, 1 refused
-    or wrong, 2 a mistake on the command line, 3 nothing was judged, 5 out of time.
+    or wrong, 2 a mistake on the command line, 3 nothing was judged, 5 out of time, 6 no verdict:
+    no program can hold the kernel.
     """
     if click.get_current_context().find_root().obj is PROCESS:
         # An exception, so that the child process is ended at once and not at its limits.
@@ -77,8 +80,8 @@ def judge(
     project = project_of(path)
     earlier = read_baseline(baseline, fail_if_slower)
     try:
-        if output != "-":
-            require_writable(output)
+        for name in {output, source or "-"} - {"-"}:
+            require_writable(name)
         settings = Settings(
             target=resolve_target(target or project.target or None).name,
             limits=Limits(seconds=max_seconds, memory=int(max_memory * 2**30)),
@@ -92,11 +95,12 @@ def judge(
             found = attribute_of(module, function)
             if not callable(found):
                 raise ValueError(f"--reference: {home} has no function {function}")
-            verdict = verdict_on(
-                path.resolve(), kernel, found, settings, cases, reference_file=home
-            )
+            verdict = verdict_on(path.resolve(), kernel, found, settings, cases)
             _compare(verdict, earlier)
             text = verdict.to_json() if form == "json" else _relative(str(verdict))
+            if source is not None:
+                texts = [program.source() for program in verdict.programs.values()]
+                write_text(source, "\n\n".join(texts))
             if output == "-":
                 stdout.write(text)
             else:

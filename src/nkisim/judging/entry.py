@@ -1,7 +1,8 @@
 """``nkisim.judge``: is a kernel legal, right and fast, by a judge that it cannot change.
 
-The parent reads the source, draws inputs, has the reference, compares and decides. The kernel's own
-code runs in a child process only, which gets arrays and sends arrays.
+The kernel is recorded as programs in a process that has no input (``author``), and the programs are
+replayed in another one that never imports its file (``replaying``). The parent reads the source,
+draws inputs once the programs are fixed, has the reference, compares and decides.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 from numpy import ndarray as Array
 
 from nkisim.api import as_kernel
@@ -23,21 +25,38 @@ from nkisim.filecheck import BROKEN_FILE, parse_shapes
 from nkisim.filecheck.arguments import shapes_hint, without_value
 from nkisim.filecheck.calls import SourceFile
 from nkisim.filecheck.files import check_shape_names, named_kernel
-from nkisim.judging.cases import AS_GIVEN, Case, cases_of
+from nkisim.judging.cases import AS_GIVEN, Case, cases_of, signatures_of, without_values
 from nkisim.judging.child import Child, Ended, Limits
-from nkisim.judging.reading import read_file
+from nkisim.judging.guard import root_of
 from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
 from nkisim.profiling.text import duration
-from nkisim.rewriting import SourceError, SourceText, drafts
+from nkisim.program import Program, ProgramError
+from nkisim.program.calls import PROGRAM_SUFFIX, arguments_without_values
+from nkisim.rewriting import SourceError
 from nkisim.runs.host import definition_place, described
 from nkisim.suggestions import complete
 from nkisim.trials import Arguments
+from nkisim.trials.arguments import given as drawn
 from nkisim.trials.comparison import Expected, require_float
 from nkisim.trials.references import Reference, Refused
 from nkisim.trials.running import arrays_of
 from nkisim.versions import NKI_VARIABLE, chosen, judged_by
 
 _LEAST_GAIN = 0.02
+
+
+class _Recorded(NamedTuple):
+    """A signature of a call.
+
+    Attributes:
+        program: The kernel's program for it; None without one.
+        extents: What it has in place of extents of the given arguments.
+        refusal: Why there is no program.
+    """
+
+    program: Program | None
+    extents: dict[int, int]
+    refusal: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -86,8 +105,8 @@ def judge(
         reference: A function of NumPy or torch with the kernel's parameters; its inputs are cast up
             to float64.
         seconds: Wall time after which the verdict is ``"time"``.
-        **options: Fields of ``Settings``: ``target``, ``nki``, ``tolerance``,
-            ``out_dtype``, ``hostile``, ``shapes``, ``nonfinite``, ``advice``, ``seed``, ``limits``.
+        **options: Fields of ``Settings``: ``target``, ``nki``, ``tolerance``, ``out_dtype``,
+            ``hostile``, ``shapes``, ``nonfinite``, ``advice``, ``seed``, ``limits``.
 
     Raises:
         ValueError: The kernel is in no file, or the file does not have it.
@@ -124,31 +143,31 @@ def verdict_on(
     reference: Callable[..., Any] | Callable[[], Callable[..., Any]],
     settings: Settings,
     cases: Sequence[Any] = (),
-    *,
-    reference_file: Path | None = None,
 ) -> Verdict:
     """Return the verdict on a kernel of a file.
 
     Args:
-        file: The file.
+        file: The file, or a saved program.
         kernel: Name of the kernel; None for the only one.
         reference: The reference.
         settings: The settings.
         cases: The cases, as for ``judge``.
-        reference_file: The file of the reference, which the kernel's file must not import.
 
     Raises:
         ValueError: The file has no such kernel, or several and none is named.
     """
     start = time.monotonic()
     target, nki = resolve_target(settings.target).name, chosen(settings.nki)
-    seed = secrets.randbits(32) if settings.seed is None else settings.seed
-    found = Verdict(kernel=kernel or "", file=str(file), target=target, nki=nki, seed=seed)
+    found = Verdict(kernel=kernel or "", file=str(file), target=target, nki=nki)
+    found.seed = settings.seed or 0  # else drawn once the programs are fixed
     trial = _Trial(found, settings, Reference(reference))
     try:
-        trial.read(file, kernel, reference_file)
-        if not found.faults:
-            trial.run(cases)
+        if file.suffix == PROGRAM_SUFFIX:
+            trial.run_program(file, cases)
+        else:
+            trial.read(file, kernel)
+            if not found.faults:
+                trial.run(cases)
     except Ended as ended:
         trial.note_end(ended)
     trial.decide()
@@ -163,19 +182,17 @@ class _Trial:
         self.verdict = verdict
         self.settings = settings
         self.reference = reference
-        self._texts: dict[Path, SourceText] = {}
         self._written = 0  # bytes of the results of the first case
         self._source: SourceFile
 
     # -- legal: the source -------------------------------------------------------------------------
 
-    def read(self, file: Path, kernel: str | None, reference_file: Path | None) -> None:
-        """Read the source: its rules, and what it does besides defining things."""
+    def read(self, file: Path, kernel: str | None) -> None:
+        """Read the source, and check its rules."""
         verdict = self.verdict
         name, _ = named_kernel(kernel)
         try:
-            self._texts, hazards = read_file(file, reference_file)
-            with drafts(self._texts), judged_by(verdict.nki):
+            with judged_by(verdict.nki):
                 kernels, findings = file_findings(str(file), name or None)
                 complete(findings)
         except (SyntaxError, SourceError) as error:
@@ -190,29 +207,41 @@ class _Trial:
         self._source = SourceFile(file, kernels, [], name, None)
         for finding in findings:
             self._note(finding.to_dict())
-        for hazard in hazards:
-            self._fault("hazard", *hazard)
 
-    # -- right: the runs ---------------------------------------------------------------------------
+    # -- right: programs and their replays ---------------------------------------------------------
 
     def run(self, cases: Sequence[Any]) -> None:
-        """Run the kernel in a child process on all cases, and predict its time."""
-        verdict = self.verdict
-        settings = self.settings
-        kinds = {name: getattr(settings, name) for name in ("hostile", "shapes", "nonfinite")}
-        environment = {NKI_VARIABLE: verdict.nki}
-        with Child("nkisim.judging.answers", settings.limits, environment) as child:
-            given = self._loaded(child, cases)
-            for number, arguments in enumerate(given):
-                for case in cases_of(arguments, verdict.seed + number, **kinds):
-                    self._try(child, case)
-                    if verdict.faults:
-                        return
-            if any(case.counted for case in verdict.cases):
-                self._predict(child, given[0])
+        """Record the kernel, replay it on all cases, and predict its time."""
+        verdict, settings = self.verdict, self.settings
+        file = Path(verdict.file)
+        with self._child("author") as author, self._child("replaying") as replaying:
+            given = self._given(author, cases)
+            recorded = [self._recorded(author, arguments) for arguments in given]
+            if verdict.faults or verdict.unheld or not given:
+                return
+            self._replay(replaying, given, recorded, root_of(file))
+            if settings.advice and verdict.fast is not None and not verdict.faults:
+                self._advise(author, given[0])
 
-    def _loaded(self, child: Child, cases: Sequence[Any]) -> list[Arguments]:
-        """Return the cases; none, with a fault or an advice, if there are none."""
+    def run_program(self, file: Path, cases: Sequence[Any]) -> None:
+        """Replay a program of a file on the shapes that it was recorded for."""
+        verdict = self.verdict
+        try:
+            program = Program.from_bytes(file.read_bytes())
+        except ProgramError as error:
+            raise ValueError(f"kernel: {file.name}: {error}") from None
+        verdict.kernel, verdict.target, verdict.nki = program.kernel, program.target, program.nki
+        given = [*map(_arguments, cases)] or [_drawn(program)]
+        recorded = [[_Recorded(program, {})] for _ in given]
+        with self._child("replaying") as replaying:
+            self._replay(replaying, given, recorded)
+
+    def _child(self, module: str) -> Child:
+        environment = {NKI_VARIABLE: self.verdict.nki}
+        return Child(f"nkisim.judging.{module}", self.settings.limits, environment)
+
+    def _given(self, author: Child, cases: Sequence[Any]) -> list[Arguments]:
+        """Return the calls; none, with a fault or an advice, if there are none."""
         verdict = self.verdict
         texts = [case for case in cases if isinstance(case, str)]
         arrays = [_arguments(case) for case in cases if not isinstance(case, str)]
@@ -220,19 +249,16 @@ class _Trial:
         for text in texts:  # raises here, and not in the child
             shapes |= parse_shapes(text)
         check_shape_names([self._source], shapes)
-        reply = child.ask(
+        reply = author.ask(
             {
                 "do": "load",
                 "file": verdict.file,
                 "kernel": verdict.kernel,
-                "texts": {str(file): source.text for file, source in self._texts.items()},
                 "shapes": texts,
                 "examples": not arrays,
-                "options": {"target": verdict.target, "nki": verdict.nki},
+                "options": self._options,
             }
         )
-        if self._is_patched(reply):
-            return []
         if "problem" in reply:
             self._fault("import", _quoted(reply["problem"]), verdict.file, int(reply["line"]))
             return []
@@ -244,8 +270,78 @@ class _Trial:
             verdict.advice = {"kind": "arguments", "text": text, "code": ""}
         return found
 
-    def _try(self, child: Child, case: Case) -> None:
-        """Run one case and compare its results."""
+    @property
+    def _options(self) -> dict[str, str]:
+        return {"target": self.verdict.target, "nki": self.verdict.nki}
+
+    def _recorded(self, author: Child, given: Arguments) -> list[_Recorded]:
+        """Return the kernel's program for each signature of a call, the given one first."""
+        found: list[_Recorded] = []
+        for extents in signatures_of(given, shapes=self.settings.shapes):
+            if self.verdict.faults or self.verdict.unheld:
+                break
+            call = without_values(given, extents)._asdict()
+            reply = author.ask({"do": "record", **call})
+            refusal = ""
+            program = None
+            if "program" in reply:
+                try:
+                    program = Program.from_bytes(reply["program"].tobytes())
+                except ProgramError as error:
+                    refusal = self.verdict.unheld = str(error)
+            elif extents:
+                refusal = str(reply.get("raised") or reply.get("unheld") or reply["findings"])
+            elif "raised" in reply:
+                self._fault(
+                    "stopped", _quoted(reply["raised"]), self.verdict.file, int(reply["line"])
+                )
+            elif "unheld" in reply:
+                self.verdict.unheld = str(reply["unheld"])
+            for finding in reply.get("findings", ()) if not extents else ():
+                self._note(finding)
+            found.append(_Recorded(program, extents, refusal))
+        return found
+
+    def _replay(
+        self,
+        replaying: Child,
+        given: Sequence[Arguments],
+        recorded: Sequence[Sequence[_Recorded]],
+        folder: Path | None = None,
+    ) -> None:
+        """Replay all programs on all cases; their values are drawn here, after the programs."""
+        verdict, settings = self.verdict, self.settings
+        programs = [one.program for call in recorded for one in call if one.program is not None]
+        verdict.programs = {program.digest: program for program in programs}
+        if settings.seed is None:
+            verdict.seed = secrets.randbits(32)
+        places = {file for program in programs for file, _ in program.files}
+        shown = [file for file in sorted(places) if folder and _is_below(file, folder)]
+        message = {
+            "do": "load",
+            "programs": [np.frombuffer(program.to_bytes(), np.uint8) for program in programs],
+            "files": shown,
+            "options": self._options,
+        }
+        verdict.unheld = str(replaying.ask(message))
+        first = 0
+        for number, (arguments, of_call) in enumerate(zip(given, recorded, strict=True)):
+            numbers = {}
+            for signature, one in enumerate(of_call):
+                if one.program is not None:
+                    numbers[signature] = first
+                    first += 1
+            signatures = [one.extents for one in of_call]
+            kinds = {"hostile": settings.hostile, "nonfinite": settings.nonfinite}
+            for case in cases_of(arguments, verdict.seed + number, signatures, **kinds):
+                if verdict.faults or verdict.unheld:
+                    return
+                self._try(replaying, case, of_call[case.signature], numbers.get(case.signature))
+        if not verdict.faults and any(case.counted for case in verdict.cases):
+            self._predict(replaying, given[0])
+
+    def _try(self, replaying: Child, case: Case, recorded: _Recorded, program: int | None) -> None:
+        """Replay one case and compare its results."""
         verdict = self.verdict
         text = ", ".join(_described(case.arguments))
         try:
@@ -256,31 +352,31 @@ class _Trial:
             note = f"the reference refuses it: {refused}"
             verdict.cases.append(CaseResult(case.name, text, False, False, note[:200]))
             return
-        call = case.arguments._asdict()
-        reply = child.ask({"do": "run", **call, "thorough": case.name == AS_GIVEN})
-        if self._is_patched(reply):
+        reply: Mapping[str, Any] = {"refused": recorded.refusal}
+        if program is not None:
+            call = {**case.arguments._asdict(), "thorough": case.name == AS_GIVEN}
+            reply = replaying.ask({"do": "run", "program": program, **call})
+        if reply.get("unheld"):
+            verdict.unheld = str(reply["unheld"])
             return
-        if reply["refused"] and not case.required:
-            note = f"refused: {_quoted(reply['refused'])}"
+        if case.signature and (refusal := reply.get("refused") or reply.get("raised")):
+            note = f"refused: {_quoted(refusal)}"
             verdict.cases.append(CaseResult(case.name, text, False, False, note))
             return
-        raised, stopped = reply["raised"], reply["stopped"]
-        for finding in reply["findings"]:
+        for finding in reply.get("findings", ()):
             self._note(self._of_case(case, finding))
-        if raised:
-            self._fault("stopped", _quoted(raised["text"]), verdict.file, int(raised["line"]))
-        elif stopped and not verdict.faults:
+        stopped = reply.get("raised") or reply.get("stopped")
+        if stopped and not verdict.faults:
             self._fault("stopped", _quoted(stopped))
-        self._differs(reply)
-        if reply["changed"]:
+        if reply.get("changed"):
             self._fault("input", "changes an argument that it does not return")
         if verdict.faults:
             verdict.cases.append(CaseResult(case.name, text, True, False, verdict.error or ""))
         else:
-            verdict.cases.append(self._compared(child, case, text, reply["outputs"], expected))
+            verdict.cases.append(self._compared(replaying, case, text, reply["outputs"], expected))
 
     def _compared(
-        self, child: Child, case: Case, text: str, outputs: list[Array], expected: Expected
+        self, replaying: Child, case: Case, text: str, outputs: list[Array], expected: Expected
     ) -> CaseResult:
         """Return the comparison of a case, with a fault if its results are wrong."""
         self._written = self._written or sum(array.nbytes for array in outputs)
@@ -289,7 +385,7 @@ class _Trial:
         element = {"output": found.output, "index": list(found.index)}
         if not found.passed:
             if not found.problem:
-                file, line = child.ask({"do": "writer", **element}) or ("", 0)
+                file, line = replaying.ask({"do": "writer", **element}) or ("", 0)
             self._fault("result", f"{case.name}: {found}", file, line)
         values = {"got": found.got, "expected": found.expected, "file": file, "line": line}
         return CaseResult(
@@ -310,20 +406,21 @@ class _Trial:
 
     # -- fast, next --------------------------------------------------------------------------------
 
-    def _predict(self, child: Child, given: Arguments) -> None:
-        """Add the predicted time, and the advice that gains most."""
-        verdict = self.verdict
-        call = given._asdict()
-        reply = child.ask({"do": "profile", **call, "advice": self.settings.advice})
-        if self._is_patched(reply) or self._differs(reply):
-            return
-        fast = verdict.fast = dict(reply["times"])
+    def _predict(self, replaying: Child, given: Arguments) -> None:
+        """Add the predicted time."""
+        fast = replaying.ask({"do": "profile", "program": 0, **given._asdict()})
         work = fast["latency_us"] - fast["fixed_us"]
         fast["of_shape_us"] = min(fast["bound_us"], work)
         fast["of_kernel_us"] = max(work - fast["bound_us"], 0.0)
         fast["least_bytes"] = self._least_bytes(given)
-        least = _LEAST_GAIN * fast["latency_us"]
-        gains = [piece for piece in reply["advice"] if (piece["gain_us"] or 0) > least]
+        self.verdict.fast = fast
+
+    def _advise(self, author: Child, given: Arguments) -> None:
+        """Add the advice that gains most; it edits the author's code, and decides nothing."""
+        verdict = self.verdict
+        least = _LEAST_GAIN * (verdict.latency_us or 0.0)
+        pieces = author.ask({"do": "advise", **given._asdict()})
+        gains = [piece for piece in pieces if (piece["gain_us"] or 0) > least]
         if gains:
             best = max(gains, key=lambda piece: float(piece["gain_us"]))
             text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
@@ -338,28 +435,19 @@ class _Trial:
     # -- faults ------------------------------------------------------------------------------------
 
     def note_end(self, ended: Ended) -> None:
-        """Add the fault for which the child ended."""
-        kind = {"refused": "guard", "raised": "stopped"}.get(ended.reason, ended.reason)
+        """Add the fault for which a child ended; one that was ended by the guard has none."""
+        if ended.reason == "refused":
+            line = f" ({ended.data['file']}:{ended.data['line']})" if ended.data.get("line") else ""
+            self.verdict.unheld = f"its code was ended: {_quoted(str(ended))}{line}"
+            return
+        kind = {"raised": "stopped"}.get(ended.reason, ended.reason)
         place = (str(ended.data.get("file", "")), int(ended.data.get("line") or 0))
         self._fault(kind, _quoted(str(ended)), *place)
 
-    def _is_patched(self, reply: Mapping[str, Any]) -> bool:
-        if reply.get("broken"):
-            self._fault("patched", f"{_quoted(reply['broken'])} is not what it was")
-        return bool(reply.get("broken"))
-
-    def _differs(self, reply: Mapping[str, Any]) -> bool:
-        """Return whether a run has other instructions than the first of its kind, with a fault."""
-        if reply["differs"] is not None:
-            what, file, line = reply["differs"]
-            text = f"depends on values at trace time, or on earlier calls: {what}"
-            self._fault("trace-time", text, file, int(line))
-        return reply["differs"] is not None
-
     def _of_case(self, case: Case, finding: Mapping[str, Any]) -> Mapping[str, Any]:
         """Return a finding; as a note if it is about values that the reference cannot take."""
-        drawn = case.name != AS_GIVEN and RULES[finding["rule"]].on_values
-        if not drawn or self.reference.takes(case.arguments):
+        is_drawn = case.name != AS_GIVEN and RULES[finding["rule"]].on_values
+        if not is_drawn or self.reference.takes(case.arguments):
             return finding
         return {**finding, "severity": "note"}
 
@@ -382,6 +470,8 @@ class _Trial:
         kinds = [fault.kind for fault in verdict.faults]
         if "time" in kinds:
             verdict.outcome = "time"
+        elif verdict.unheld:
+            verdict.outcome = "no verdict"
         elif kinds:
             verdict.outcome = "wrong" if OF_RESULTS.issuperset(kinds) else "refused"
         elif any(case.counted for case in verdict.cases):
@@ -400,6 +490,17 @@ class _Trial:
                 return {"kind": "fix", "text": text, "code": code}
         where = f"{Path(fault.file).name}:{fault.line}: " if fault.line else ""
         return {"kind": "fault", "text": f"{where}{fault.text}", "code": ""}
+
+
+def _drawn(program: Program) -> Arguments:
+    """Return the arguments that a program was recorded for, with values."""
+    return drawn(Arguments(arguments_without_values(program), {}))
+
+
+def _is_below(file: str, folder: Path) -> bool:
+    """Return whether a file that a program names may be read to show its lines."""
+    path = Path(file).resolve()
+    return path.suffix == ".py" and path.is_relative_to(folder) and path.is_file()
 
 
 def _arguments(case: Any) -> Arguments:

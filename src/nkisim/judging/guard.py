@@ -1,4 +1,7 @@
-"""An audit hook that ends a child process when untrusted code does what it may not do.
+"""An audit hook that ends a child process when untrusted code does what a kernel has no need of.
+
+It protects the user's files from mistakes of a program that writes kernels; no verdict depends on
+it.
 
 Python raises an audit event before it opens a file, starts a process or loads a library, and calls
 the hook with it. An audit hook cannot be removed. To refuse an event, the hook sends the reason and
@@ -14,7 +17,8 @@ import inspect
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -46,12 +50,13 @@ class Guard:
     """The audit hook of one child process.
 
     Args:
-        files: The files whose code is not trusted; nor are edited kernels.
+        folder: The folder whose code is not trusted, and which that code may read; edited kernels
+            are not trusted either.
         refuse: Sends the text, the file and the line of a refusal.
     """
 
-    def __init__(self, files: Iterable[str], refuse: Callable[[str, str, int], None]) -> None:
-        self._files = frozenset(os.path.realpath(file) for file in files)
+    def __init__(self, folder: Path, refuse: Callable[[str, str, int], None]) -> None:
+        self._folder = os.path.realpath(folder) + os.sep
         self._refuse = refuse
         self._kinds: dict[str, str] = {}
         self._untrusted: dict[str, bool] = {}
@@ -88,7 +93,8 @@ class Guard:
             return False
         if isinstance(mode, str) and set(mode) & set("wax+"):
             return False
-        return _is_of_library(os.fsdecode(path))
+        name = os.fsdecode(path)
+        return _is_of_library(name) or os.path.realpath(name).startswith(self._folder)
 
     def _is_theirs(self, kind: str, frame: FrameType | None) -> bool:
         """Return whether the untrusted code asks for it, directly or through a library."""
@@ -104,7 +110,7 @@ class Guard:
     def _is_untrusted(self, file: str) -> bool:
         found = self._untrusted.get(file)
         if found is None:
-            theirs = file.startswith(EDITED) or os.path.realpath(file) in self._files
+            theirs = file.startswith(EDITED) or os.path.realpath(file).startswith(self._folder)
             found = self._untrusted[file] = theirs
         return found
 
@@ -114,6 +120,14 @@ class Guard:
         place = ("", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
         self._refuse(what, *place)
         os._exit(70)
+
+
+def root_of(file: Path) -> Path:
+    """Return the folder from which a file is imported: the one around its packages."""
+    root = file.resolve().parent
+    while (root / "__init__.py").is_file():
+        root = root.parent
+    return root
 
 
 def _kind(event: str) -> str:

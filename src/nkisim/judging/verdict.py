@@ -9,13 +9,21 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from nkisim.profiling.text import duration, size
+from nkisim.program import Program
 
 SCHEMA = 1
 """Version of the JSON format; incremented when the meaning of a key changes."""
 
-Outcome = Literal["right", "refused", "wrong", "nothing", "time"]
+Outcome = Literal["right", "refused", "wrong", "nothing", "time", "no verdict"]
 
-STATUS: Mapping[Outcome, int] = {"right": 0, "refused": 1, "wrong": 1, "nothing": 3, "time": 5}
+STATUS: Mapping[Outcome, int] = {
+    "right": 0,
+    "refused": 1,
+    "wrong": 1,
+    "nothing": 3,
+    "time": 5,
+    "no verdict": 6,
+}
 """Exit status of an outcome."""
 
 
@@ -36,12 +44,8 @@ class Fault:
 
 
 KINDS: Mapping[str, str] = {
-    "hazard": "the file does more than define things",
     "import": "the file cannot be imported",
-    "guard": "its code did what it may not do, and was ended",
-    "patched": "it changed functions of nkisim, NumPy or Python",
     "stopped": "the kernel raised on arguments that it must take",
-    "trace-time": "its instructions depend on values",
     "input": "it changes an argument that it does not return",
     "result": "its results are not the reference's",
     "memory": "it exceeded the limit of memory",
@@ -96,7 +100,10 @@ class Verdict:
     Attributes:
         kernel, file: The kernel.
         target, nki: Generation and NKI version that it was judged for.
-        outcome: ``"right"``, ``"refused"``, ``"wrong"``, ``"nothing"`` or ``"time"``.
+        outcome: ``"right"``, ``"refused"``, ``"wrong"``, ``"nothing"``, ``"time"``, or ``"no
+            verdict"`` where no program can hold the kernel.
+        unheld: Why there is no verdict; else empty.
+        programs: What was judged: the programs of the kernel by their digests.
         faults: The reasons against it, the first one first.
         findings: The findings of its source and of its runs, as ``Finding.to_dict`` has them.
         cases: The cases.
@@ -111,6 +118,8 @@ class Verdict:
     target: str
     nki: str
     outcome: Outcome = "nothing"
+    unheld: str = ""
+    programs: dict[str, Program] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     cases: list[CaseResult] = field(default_factory=list)
@@ -131,7 +140,9 @@ class Verdict:
 
     @property
     def error(self) -> str | None:
-        """The first fault in one line; None without one."""
+        """The first fault, or why there is no verdict, in one line; None without one."""
+        if not self.faults and self.unheld:
+            return self.unheld
         if not self.faults:
             return None
         fault = self.faults[0]
@@ -163,7 +174,7 @@ class Verdict:
         """Return the verdict as plain data: the schema of ``judge --format json``."""
         illegal = [fault for fault in self.faults if fault.kind not in OF_RESULTS]
         wrong = [fault for fault in self.faults if fault.kind != "slower"]
-        decided = self.outcome not in ("nothing", "time")
+        decided = self.outcome not in ("nothing", "time", "no verdict")
         micros = self.latency_us
         plain: dict[str, Any] = {
             "schema": SCHEMA,
@@ -185,6 +196,7 @@ class Verdict:
             "fast": self.fast,
             "next": self.advice,
             "faults": [asdict(fault) for fault in self.faults],
+            "programs": {digest: program.arguments for digest, program in self.programs.items()},
             "seed": self.seed,
             "seconds": self.seconds,
         }

@@ -11,4 +11,4 @@ from nkisim.machine.cluster import Cluster, Member
 from nkisim.machine.core import CORE, Core, Event, Garbage, current_core
 from nkisim.machine.handles import NkiInstruction, handle_of
 from nkisim.machine.schedule import Schedule, Stopped
-from nkisim.machine.tracking import Effect, LoopKind, Step, Tracker
+from nkisim.machine.tracking import Effect, Iterations, LoopKind, Step, Tracker

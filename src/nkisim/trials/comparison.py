@@ -15,7 +15,7 @@ r is the reference's element in float64, u the unit roundoff of the output's typ
 the longest sum that the shapes allow: the float32 roundings of a sequential sum add up like a
 random walk. e is the largest error in the element's row (the last axis) of the reference in
 float32, beyond one rounding; it is 0 where the reference makes none. c is the change of r when
-every input moves up or down by the spacing of its type, and m the largest modulus of the output.
+every input moves up or down by the spacing of its type, and m the largest modulus of the row.
 Results below the smallest normal number of their type may be 0.
 """
 
@@ -332,7 +332,7 @@ class _Tolerance:
         with np.errstate(all="ignore"):
             value, right = got.astype(np.float64), right.astype(np.float64)
             size = np.where(np.isfinite(right), np.abs(right), 0.0)
-            error = np.abs(value - right) - 8.0 * _REFERENCE * size.max(initial=0.0)
+            error = np.abs(value - right) - 8.0 * _REFERENCE * _of_row(np.minimum(size, most))
             own = _of_row(rounding.error)
             allowed = self.relative * size + self._terms * own + rounding.change
             allowed = np.where(size < tiny, np.maximum(allowed, tiny), allowed)

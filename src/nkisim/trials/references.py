@@ -174,6 +174,7 @@ def uncertainty(
     rng = np.random.default_rng(seed)
     values = [array.astype(np.float64) for array in expected]
     found = [Uncertainty(np.zeros(v.shape), np.zeros(v.shape)) for v in values]
+    shapes = [v.shape for v in values]
     for number in range(_MOVES + 1):
         near = _moved(arguments, rng) if number else arguments
         try:
@@ -181,25 +182,23 @@ def uncertainty(
             rounded = reference(near, np.float32) if number < _EVALUATIONS else exact
         except Refused:
             continue
+        if [a.shape for a in exact] != shapes or [a.shape for a in rounded] != shapes:
+            continue
         for (error, change), right, a, b in zip(found, values, exact, rounded, strict=True):
-            if a.shape == b.shape == right.shape:
-                wide = a.astype(np.float64)
-                np.maximum(error, _own_error(wide, b.astype(np.float64)), out=error)
-                np.maximum(change, _apart(wide, right), out=change)
+            wide = a.astype(np.float64, copy=False)
+            with np.errstate(all="ignore"):
+                if number:
+                    _widen(change, np.abs(wide - right))
+                if rounded is not exact:
+                    narrow = b.astype(np.float64, copy=False)
+                    _widen(error, np.abs(narrow - wide) - FLOAT32 * np.abs(wide))
+                    error[np.isfinite(wide) & ~np.isfinite(narrow)] = np.inf
     return found
 
 
-def _own_error(exact: np.ndarray, rounded: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        error = np.maximum(np.abs(rounded - exact) - FLOAT32 * np.abs(exact), 0.0)
-    overflows = np.isfinite(exact) & ~np.isfinite(rounded)
-    return np.where(overflows, np.inf, np.where(np.isfinite(error), error, 0.0))
-
-
-def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    with np.errstate(all="ignore"):
-        found = np.abs(a - b)
-    return np.where(np.isfinite(found), found, 0.0)
+def _widen(most: np.ndarray, error: np.ndarray) -> None:
+    """Set errors to the larger of themselves and finite ones of another evaluation."""
+    np.maximum(most, error, out=most, where=np.isfinite(error))
 
 
 def _is_smooth(here: np.ndarray, up: np.ndarray, down: np.ndarray) -> bool:
@@ -216,8 +215,9 @@ def _moved(arguments: Arguments, rng: np.random.Generator) -> Arguments:
     def move(_: str, array: np.ndarray) -> np.ndarray:
         if not is_float(array):
             return array
-        step = input_spacing(array) * (2.0 * rng.integers(0, 2, array.shape) - 1.0)
+        step = np.float32(input_spacing(array))
+        up = rng.integers(0, 2, array.shape, np.int8)
         with np.errstate(all="ignore"):
-            return (array.astype(np.float64) * (1.0 + step)).astype(np.float32)
+            return np.asarray(array.astype(np.float32) * np.where(up, 1 + step, 1 - step))
 
     return arguments.changed(move)

@@ -25,13 +25,14 @@ from nkisim.filecheck import BROKEN_FILE, parse_shapes
 from nkisim.filecheck.arguments import shapes_hint, without_value
 from nkisim.filecheck.calls import SourceFile
 from nkisim.filecheck.files import check_shape_names, named_kernel
+from nkisim.files import PROGRAM_SUFFIX
 from nkisim.judging.cases import AS_GIVEN, Case, cases_of, signatures_of, without_values
 from nkisim.judging.child import Child, Ended, Limits
 from nkisim.judging.guard import root_of
 from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
 from nkisim.profiling.text import duration
 from nkisim.program import Program, ProgramError
-from nkisim.program.calls import PROGRAM_SUFFIX, arguments_without_values
+from nkisim.program.calls import arguments_without_values
 from nkisim.rewriting import SourceError
 from nkisim.runs.host import definition_place, described
 from nkisim.suggestions import complete

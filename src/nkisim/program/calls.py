@@ -10,9 +10,6 @@ from nkisim.dtypes import DTYPES
 from nkisim.program.data import Program
 from nkisim.program.values import ProgramError, decoded
 
-PROGRAM_SUFFIX = ".json"
-"""Suffix of the files that commands read as programs."""
-
 
 def arguments_without_values(program: Program) -> tuple[Any, ...]:
     """Return the arguments of a program by position; arrays repeat one element.

@@ -61,7 +61,7 @@ class Program:
         """Return the program as JSON."""
         plain = {"program": FORMAT}
         plain |= {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return json.dumps(plain, separators=(",", ":"), sort_keys=True).encode()
+        return json.dumps(plain, separators=(",", ":")).encode()
 
     @property
     def digest(self) -> str:

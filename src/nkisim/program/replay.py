@@ -22,8 +22,8 @@ from nkisim.diagnostics import CHECKED, REPLAYED, Finding, NkiCallError, Place, 
 from nkisim.language.grids import NkiGrid
 from nkisim.machine import CORE, Core
 from nkisim.memory import Lifetime, NkiTensor
-from nkisim.program.data import Program
-from nkisim.program.recording import described, leaves, tape_name
+from nkisim.program.calls import described, leaves, tape_name
+from nkisim.program.data import ProgramData
 from nkisim.program.tape import LOOPS
 from nkisim.program.values import ProgramError, decoded
 from nkisim.program.waist import published_method
@@ -44,7 +44,7 @@ _MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Recur
 _FILE = "<program>/"
 
 
-def kernel_of(program: Program, files: Collection[str] = ()) -> Kernel:
+def kernel_of(program: ProgramData, files: Collection[str] = ()) -> Kernel:
     """Return a kernel that replays a program; ``files`` as for ``Program.load``."""
     names = [_shown(file, text, files) for file, text in program.files]
     with _malformed():
@@ -114,7 +114,7 @@ def _malformed() -> Iterator[None]:
 
 
 def _replay(
-    program: Program,
+    program: ProgramData,
     core: Core,
     names: Sequence[str],
     places: Sequence[Position],

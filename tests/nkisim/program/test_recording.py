@@ -1,5 +1,6 @@
 """Recording: what a program holds, what it refuses, and that other runs pay nothing."""
 
+import contextlib
 import importlib
 import inspect
 import sys
@@ -142,10 +143,8 @@ def carried(register, tile, x):
 
 
 def caught(_, tile, x):
-    try:
+    with contextlib.suppress(nkisim.NkiValidationError):
         nisa.activation(dst=x, op=nl.tanh, data=tile)
-    except nkisim.NkiValidationError:
-        pass
     nisa.activation(dst=tile, op=nl.tanh, data=tile)
 
 
@@ -190,7 +189,7 @@ def test_a_replay_for_another_call_is_refused():
     kernel = replayed(nkisim.record(scaled)(X))
     with pytest.raises(ProgramError, match=r"recorded for float32\[128, 64\]"):
         nkisim.simulate(kernel)(X[:64])
-    with pytest.raises(ProgramError, match="on gen3, and is run for NKI 0.3.0 on gen2"):
+    with pytest.raises(ProgramError, match="recorded for NKI"):
         nkisim.simulate(kernel, target="gen2")(X)
 
 

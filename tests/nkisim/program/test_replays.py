@@ -5,11 +5,11 @@ import importlib
 import pkgutil
 from collections import defaultdict
 
-import kernels
 import pytest
-from kernels import GUARDS, TWINS, copies
 
+import kernels
 import nkisim
+from kernels import GUARDS, TWINS, copies
 from nkisim.profiling import ProfileError
 from nkisim.program import ProgramError
 from nkisim.trials.running import arrays_of

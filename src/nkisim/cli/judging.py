@@ -16,9 +16,8 @@ from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, baseline_options, read_baseline
 from nkisim.cli.group import PROCESS, commands, format_option, nki_option
 from nkisim.cli.streams import claimed_stdout
-from nkisim.cli.targets import project_of, split_name
-from nkisim.filecheck.calls import attribute_of
-from nkisim.filecheck.modules import CannotImport, imported
+from nkisim.cli.targets import project_of, reference_of, split_name
+from nkisim.filecheck.modules import CannotImport
 from nkisim.files import require_writable, write_text
 from nkisim.judging import Fault, Settings, Verdict, verdict_on
 from nkisim.judging.child import Limits
@@ -69,8 +68,8 @@ def judge(
         # An exception, so that the child process is ended at once and not at its limits.
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
     path, kernel = split_name(file)
-    home, function = split_name(reference)
-    if function is None or not path.is_file() or not home.is_file():
+    home, _ = split_name(reference)
+    if not path.is_file() or not home.is_file():
         raise click.UsageError("name a file, and the reference as FILE::FUNCTION")
     if path.resolve() == home.resolve():
         raise click.UsageError(
@@ -91,10 +90,7 @@ def judge(
             seed=seed,
         )
         cases = [" ".join(shapes)] if shapes else []
-        with claimed_stdout() as stdout, imported(home.resolve(), max_seconds) as module:
-            found = attribute_of(module, function)
-            if not callable(found):
-                raise ValueError(f"--reference: {home} has no function {function}")
+        with claimed_stdout() as stdout, reference_of(reference, max_seconds) as found:
             verdict = verdict_on(path.resolve(), kernel, found, settings, cases)
             _compare(verdict, earlier)
             text = verdict.to_json() if form == "json" else _relative(str(verdict))

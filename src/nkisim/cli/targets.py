@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -22,6 +25,27 @@ def split_name(name: str) -> tuple[Path, str | None]:
     if kernel and path.is_dir():
         raise click.UsageError(f"{file!r} is a folder; name the file of {kernel}")
     return path, kernel or None
+
+
+@contextmanager
+def reference_of(name: str, max_seconds: float) -> Iterator[Callable[..., Any]]:
+    """Context manager of the function that ``FILE::FUNCTION`` names, in its file, imported.
+
+    Raises:
+        ValueError: The file has no such function.
+        CannotImport: The file cannot be imported.
+    """
+    from nkisim.filecheck.calls import attribute_of
+    from nkisim.filecheck.modules import imported
+
+    file, function = split_name(name)
+    if function is None:
+        raise click.UsageError(f"--reference: got {name!r}; accepted: FILE::FUNCTION")
+    with imported(file.resolve(), max_seconds) as module:
+        found = attribute_of(module, function)
+        if not callable(found):
+            raise ValueError(f"--reference: {file} has no function {function}")
+        yield found
 
 
 def project_of(path: Path) -> ProjectSettings:

@@ -26,13 +26,11 @@ class Case(NamedTuple):
         name: What is special about them.
         arguments: The arguments.
         signature: Number of its shapes: 0 for those given, which the kernel must take.
-        hostile: Whether its values are hard on arithmetic.
     """
 
     name: str
     arguments: Arguments
     signature: int
-    hostile: bool = False
 
 
 def cases_of(
@@ -58,7 +56,7 @@ def cases_of(
     if hostile:
         for name, values in _HOSTILE.items():
             if name != "infinities" or nonfinite:
-                yield Case(name, _with_values(given, values, seed), 0, hostile=True)
+                yield Case(name, _with_values(given, values, seed), 0)
     for number, extents in enumerate(signatures):
         if extents:
             name = ", ".join(f"{new} in place of {old}" for old, new in extents.items())

@@ -321,9 +321,9 @@ class Trial:
         self._fault(kind, _quoted(str(ended)), *place)
 
     def _of_case(self, case: Case, finding: Mapping[str, Any]) -> Mapping[str, Any]:
-        """Return a finding, as a note if it is about values that the reference cannot take."""
-        about_values = case.hostile and RULES[finding["rule"]].on_values
-        if not about_values or self.reference.takes(case.arguments):
+        """Return a finding; as a note if it is about values that the reference cannot take."""
+        is_drawn = case.name != AS_GIVEN and RULES[finding["rule"]].on_values
+        if not is_drawn or self.reference.takes(case.arguments):
             return finding
         return {**finding, "severity": "note"}
 

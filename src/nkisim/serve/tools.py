@@ -132,19 +132,24 @@ def tools(server: Server) -> MCPServer:
         )
 
     @offered.tool()
-    async def tune(path: str, kernel: str, space: str, shapes: str = "", target: str = "") -> str:
-        """Rank the variants of a kernel by predicted device time; return JSON.
+    async def tune(
+        path: str, kernel: str, space: str, reference: str = "", shapes: str = "", target: str = ""
+    ) -> str:
+        """Rank the right variants of a kernel by predicted device time; return JSON.
 
         Args:
             path: Absolute path of the file.
             kernel: Name of the kernel.
             space: Values by parameter, such as "TILES_M=1,2,4 ORDER='mn','nm'".
+            reference: What all variants must compute, as for judge; by default, what the kernel
+                computes with its defaults.
             shapes: The other arguments, as for check.
             target: trn1, trn2 or trn3; trn2 by default.
         """
         return await run(
             *("tune", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
             space=space,
+            reference=reference and file_of(reference, ""),
             shapes=shapes,
             target=target,
         )

@@ -15,7 +15,7 @@ r is the reference's element in float64, u the unit roundoff of the output's typ
 the longest sum that the shapes allow: the float32 roundings of a sequential sum add up like a
 random walk. e is the largest error in the element's row (the last axis) of the reference in
 float32, beyond one rounding; it is 0 where the reference makes none. c is the change of r when
-every input moves up or down by the spacing of its type, and m the largest modulus of the output.
+every input moves up or down by the spacing of its type, and m the largest modulus of the row.
 Results below the smallest normal number of their type may be 0.
 """
 
@@ -64,7 +64,8 @@ class Comparison:
         relative: The tolerance relative to the size of an element.
         ulps: Largest error in units in the last place of the output's type, at the larger of the
             element's size and the size of what cancelled.
-        norm: Relative error of all outputs together, in the 2-norm.
+        norm: Relative error of all outputs together, in the 2-norm; infinite for a problem, and for
+            NaN on either side.
         output, index: The worst element.
         got, expected: Its values.
         wrong: Number of elements whose error exceeds the tolerance.
@@ -210,7 +211,7 @@ class Expected:
         )
         problem = _misfit(outputs, self.results) or self._wrong_dtype(outputs, out_dtype)
         if problem:
-            return replace(found, passed=False, problem=problem)
+            return replace(found, passed=False, problem=problem, norm=math.inf)
         worst, wrong, ulps = -1.0, 0, 0.0
         terms = _CHAIN * math.sqrt(_longest_sum(self._arguments, outputs))
         for number, (got, right) in enumerate(zip(outputs, self.results, strict=True)):
@@ -331,7 +332,7 @@ class _Tolerance:
         with np.errstate(all="ignore"):
             value, right = got.astype(np.float64), right.astype(np.float64)
             size = np.where(np.isfinite(right), np.abs(right), 0.0)
-            error = np.abs(value - right) - 8.0 * _REFERENCE * size.max(initial=0.0)
+            error = np.abs(value - right) - 8.0 * _REFERENCE * _of_row(np.minimum(size, most))
             own = _of_row(rounding.error)
             allowed = self.relative * size + self._terms * own + rounding.change
             allowed = np.where(size < tiny, np.maximum(allowed, tiny), allowed)
@@ -417,14 +418,15 @@ def _real(array: Array) -> Array:
 
 
 def _relative_norm(outputs: Sequence[Array], expected: Sequence[Array]) -> float:
-    """Return the relative error of finite results in the 2-norm."""
+    """Return the relative error of all results that their types hold, in the 2-norm."""
     distance = size = 0.0
     for got, right in zip(outputs, expected, strict=True):
-        wide = right.astype(np.float64)
-        finite = np.isfinite(wide)
-        with np.errstate(over="ignore"):
-            distance += float(np.square(got.astype(np.float64)[finite] - wide[finite]).sum())
-            size += float(np.square(wide[finite]).sum())
+        wide, value = right.astype(np.float64), got.astype(np.float64)
+        most = float(_limits_of(got.dtype).max) if is_float(got) else math.inf
+        held = ~(np.isinf(wide) | (np.abs(wide) > most))
+        with np.errstate(over="ignore", invalid="ignore"):
+            distance += float(np.square(value[held] - wide[held]).sum())
+            size += float(np.square(wide[held]).sum())
     if math.isnan(distance):
         return math.inf
-    return math.sqrt(distance / size) if size else float(distance > 0)
+    return math.sqrt(distance / size) if size else math.sqrt(distance)

@@ -23,7 +23,8 @@ FLOAT32 = 2.0**-24
 _MOVES = 8
 _EVALUATIONS = 4
 """Number of pairs of a float32 and a float64 evaluation; the first pair has the inputs as given."""
-_SMALLEST_MOVE = 2.0**-60
+_NUDGE, _MOST_BENT = 2.0**-26, 2.0**-36
+"""A small change, and between its square and itself what bends a result: a kink, not a curve."""
 _limits_of: Any = ml_dtypes.finfo
 
 
@@ -95,19 +96,27 @@ class Reference:
         return [None if widened and dtype == np.float32 else dtype for dtype in dtypes]
 
     def takes(self, arguments: Arguments) -> bool:
-        """Return whether the results are finite and do not jump at the inputs.
+        """Return whether the results are finite and smooth at the inputs.
 
-        The square root, for example, does not take 0: its slope is infinite there.
+        Square roots, norms and standard deviations, for example, are not smooth at 0. Smooth is
+        where small changes of the inputs, and the opposite ones, change results by opposite values.
         """
+        rng = np.random.default_rng(0)
+        signs: dict[str, np.ndarray] = {}
 
-        def nudged(_: str, array: np.ndarray) -> np.ndarray:
-            return array.astype(np.float64) + _SMALLEST_MOVE if is_float(array) else array
+        def nudged(name: str, array: np.ndarray) -> np.ndarray:
+            if not is_float(array):
+                return array
+            before = signs.setdefault(name, rng.choice([-1.0, 1.0], array.shape))
+            signs[name] = -before
+            return array.astype(np.float64) + _NUDGE * before
 
         try:
-            here, there = self(arguments), self(arguments.changed(nudged))
+            here = self(arguments)
+            up, down = self(arguments.changed(nudged)), self(arguments.changed(nudged))
         except Refused:
             return False
-        return all(_is_near(a, b) for a, b in zip(here, there, strict=True))
+        return all(map(_is_smooth, here, up, down))
 
     def _given(self, array: np.ndarray) -> Any:
         return array if self._torch is None else self._torch.from_numpy(array)
@@ -193,12 +202,12 @@ def _apart(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(found), found, 0.0)
 
 
-def _is_near(a: np.ndarray, b: np.ndarray) -> bool:
-    """Return whether two results are finite and no slope between them exceeds 2**24."""
-    if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
+def _is_smooth(here: np.ndarray, up: np.ndarray, down: np.ndarray) -> bool:
+    if not all(np.isfinite(array).all() for array in (here, up, down)):
         return False
-    far = np.abs(b.astype(np.float64) - a) > _SMALLEST_MOVE**0.6 * (1 + np.abs(a))
-    return not far.any()
+    value = here.astype(np.float64)
+    bend = np.abs(up.astype(np.float64) + down - 2.0 * value)
+    return bool((bend <= _MOST_BENT * (1.0 + np.abs(value))).all())
 
 
 def _moved(arguments: Arguments, rng: np.random.Generator) -> Arguments:

@@ -7,6 +7,8 @@ import torch
 from torch.nn import functional
 
 import nkisim
+from nkisim.trials.arguments import Arguments
+from nkisim.trials.references import Reference
 
 X = np.random.default_rng(3).standard_normal((16, 48)).astype(np.float32)
 BFLOAT16, FP8 = np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e5m2)
@@ -170,3 +172,71 @@ def test_arguments_of_compare():
         nkisim.compare(X, lambda x: 1 / 0)(X)
     assert nkisim.compare([X], (X, X))().problem == "1 outputs, and the reference has 2"
     assert nkisim.compare(X.T, X)().problem.startswith("output 0 has shape (48, 16)")
+
+
+@pytest.mark.parametrize(
+    ("function", "takes"),
+    [
+        (np.sqrt, False),
+        (lambda x: 1.0 / x, False),
+        (lambda x: np.linalg.norm(x, axis=-1), False),
+        (lambda x: np.std(x, axis=-1), False),
+        (lambda x: x / np.linalg.norm(x, axis=-1, keepdims=True), False),
+        (lambda x: np.maximum(x, 0.0), False),
+        (lambda x: x * x, True),
+        (lambda x: np.exp(x) / np.exp(x).sum(axis=-1, keepdims=True), True),
+        (lambda x: x / np.sqrt((x * x).mean(axis=-1, keepdims=True) + 1e-5), True),
+        (lambda x: np.sqrt(x.var(axis=-1) + 1e-5), True),
+    ],
+)
+def test_what_a_reference_takes(function, takes):
+    zeros = Arguments((np.zeros((4, 16), np.float32),), {})
+    assert Reference(function).takes(zeros) == takes
+    assert Reference(function).takes(Arguments((1.5 + X % 1,), {}))
+
+
+def test_what_a_comparison_says_of_several_outputs():
+    wrong = X.copy()
+    wrong[3, 5] += 1.0
+    wrong[4, 6] = np.nan
+    found = nkisim.compare([X, wrong], lambda x: (x, x))(x=X)
+    assert (found.passed, found.wrong, found.output, found.index) == (False, 2, 1, (4, 6))
+    assert (found.norm, nkisim.compare(3 * X, X)().norm) == (np.inf, pytest.approx(2.0))
+    near = nkisim.compare(np.nextafter(X, np.float32(9)), lambda x: x)(X)
+    assert (near.passed, near.ulps) == (True, pytest.approx(1.0))
+
+
+def test_a_given_tolerance_replaces_the_relative_one():
+    function = torch_function("3.0 * x")
+    assert not nkisim.compare(3.003 * X, function)(X).passed
+    found = nkisim.compare(3.003 * X, function, tolerance=0.01)(X)
+    assert (found.passed, found.relative) == (True, 0.01)
+    assert found.tolerance.startswith("float32 within 1.0e-02 of the element plus up to ")
+
+
+def test_where_float32_overflows_the_reference_is_no_measure():
+    x = np.array([[1e15], [2.0]], np.float32)
+
+    def by_the_fourth_power(x):
+        return np.sqrt(x**4)
+
+    exact = np.array([[1e30], [4.0]], np.float32)
+    assert nkisim.compare(exact, by_the_fourth_power)(x).passed
+    assert nkisim.compare(np.float32([[np.inf], [4.0]]), by_the_fourth_power)(x).passed
+    assert not nkisim.compare(np.float32([[np.inf], [4.0]]), lambda x: x * x)(x).passed
+
+
+def test_a_row_beyond_its_type_hides_no_other_row():
+    x = np.array([[1e30, 1e30], [2.0, 2.0]], np.float32)
+    right = np.array([[np.inf, np.inf], [4.0, 4.0]], np.float32)
+    assert nkisim.compare(right, lambda x: x * x)(x).passed
+    assert not nkisim.compare(right - np.float32(1e-4), lambda x: x * x)(x).passed
+
+
+def test_a_reference_may_refuse_inputs_that_were_not_given():
+    def of_these(x):
+        assert x.max() <= np.float32(X.max())
+        return 2.0 * x
+
+    assert nkisim.compare(2 * X, of_these)(X).passed
+    assert not nkisim.compare(2.01 * X, of_these)(X).passed

@@ -47,6 +47,8 @@ def test_a_session(tmp_path):
     scaled = written(tmp_path, SCALED, "scaled.py")
     reference = written(tmp_path, REFERENCE, "reference.py") + "::doubled"
 
+    tuning = {"space": "FACTOR=4.0,2.0", "reference": reference}
+
     async def talk(client):
         listed = (await client.list_tools()).tools
         answers = [
@@ -59,7 +61,7 @@ def test_a_session(tmp_path):
             await text(client, "find", words="nisa.multiply"),
             await text(client, "judge", path=good, reference=reference),
             await text(client, "judge", path=wrong, reference=reference, kernel="double"),
-            await text(client, "tune", path=scaled, kernel="double", space="FACTOR=2.0,4.0"),
+            await text(client, "tune", path=scaled, kernel="double", **tuning),
             await text(client, "judge", path=good, reference="reference.py::doubled"),
             await text(client, "check", path=crashing),
             await text(client, "check", path="kernel.py"),
@@ -88,7 +90,8 @@ def test_a_session(tmp_path):
     assert json.loads(right)["outcome"] == "right"
     assert json.loads(refused)["outcome"] == "wrong"
     (ranking,) = json.loads(tuned)["tunings"]
-    assert [v["values"] for v in ranking["variants"]] == [{"FACTOR": 2.0}, {"FACTOR": 4.0}]
+    assert [v["values"] for v in ranking["variants"]] == [{"FACTOR": 2.0}]
+    assert [dropped["values"] for dropped in ranking["dropped"]] == [{"FACTOR": 4.0}]
     assert "accepted: an absolute path" in nameless
     assert "Aborted" in crash
     assert "accepted: an absolute path" in relative

@@ -8,6 +8,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import BinaryIO
 
+PROGRAM_SUFFIX = ".json"
+"""Suffix of files that commands read as saved programs."""
+
 
 def python_files(path: Path, skipped: list[Path] | None = None) -> Iterator[Path]:
     """Yield a file itself, or the Python files of a folder without the hidden ones.

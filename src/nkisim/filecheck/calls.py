@@ -86,6 +86,24 @@ class BadExamples(Exception):
         self.line = line
 
 
+def program_call(file: Path, shapes: Shapes) -> tuple[KernelCall, str]:
+    """Return the call of a saved program, with values for its arrays, and its target.
+
+    Raises:
+        ValueError: The file has no program, or ``shapes`` names arguments: a program has its own.
+    """
+    from nkisim.program import Program
+    from nkisim.program.calls import arguments_without_values
+    from nkisim.trials import Arguments
+    from nkisim.trials.arguments import given
+
+    if shapes:
+        raise ValueError(f"--shapes: {file.name} is a program, which has its own arguments")
+    program = Program.from_bytes(file.read_bytes())
+    drawn = given(Arguments(arguments_without_values(program), {}))
+    return KernelCall(program.kernel, Program.load(program), *drawn), program.target
+
+
 def run_kernels(
     source: SourceFile, settings: CheckSettings, found: Ledger, records: Mapping[str, KernelRecord]
 ) -> bool:
@@ -137,7 +155,7 @@ def _run_all(
         broken = True
         _add_broken(found, file, str(error), error.line)
     for call in calls:
-        _run(call, file, settings, found)
+        run_call(call, file, settings, found)
     called = {call.name for call in calls}
     for kernel in (kernel for kernel in kernels if kernel.name not in called):
         made, missing = generated_call(module, kernel, settings.shapes)
@@ -148,7 +166,7 @@ def _run_all(
             record.note = f"{kernel.name} is not a name of the module"
             record.hint = f"define {EXAMPLES}() in {file}"
         else:
-            _run(made.on(source.grid), file, settings, found)
+            run_call(made.on(source.grid), file, settings, found)
     return broken
 
 
@@ -277,7 +295,8 @@ def _note_missing(
         )
 
 
-def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -> None:
+def run_call(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -> None:
+    """Check a call on all targets of the settings, and add what was found."""
     place = definition_place(call.kernel.function)
     for target in settings.targets:
         options = SimOptions(

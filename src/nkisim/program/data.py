@@ -1,22 +1,16 @@
-"""``Program``: a kernel as data, recorded for one call's shapes and constants."""
+"""The fields of a program, their form as JSON, and the validation of JSON from strangers."""
 
 from __future__ import annotations
 
 import dataclasses
 import hashlib
 import json
-import os
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
-from nkisim.files import write_text
 from nkisim.program.operations import FIELDS
 from nkisim.program.values import ProgramError
-
-if TYPE_CHECKING:
-    from nkisim.api import Kernel
 
 FORMAT = 1
 """Version of the JSON format; incremented when the meaning of a field changes."""
@@ -25,12 +19,9 @@ MOST_BYTES = 1 << 28
 MOST_DEPTH = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Program:
-    """What a kernel asks of NKI in one call, as data that can be stored, read and replayed.
-
-    It is recorded without values, for the shapes and dtypes of the arrays and for the other
-    arguments as they are. It has no code: a replay calls functions of NKI that it names.
+@dataclass(frozen=True)
+class ProgramData:
+    """What a kernel asks of NKI in one call.
 
     Attributes:
         kernel: Name of the kernel.
@@ -61,7 +52,7 @@ class Program:
         """Return the program as JSON."""
         plain = {"program": FORMAT}
         plain |= {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
-        return json.dumps(plain, separators=(",", ":"), sort_keys=True).encode()
+        return json.dumps(plain, separators=(",", ":")).encode()
 
     @property
     def digest(self) -> str:
@@ -76,10 +67,6 @@ class Program:
             is_tensor = isinstance(given, list) and given[0] == "tensor"
             texts.append(f"{given[2]}{list(given[1])}" if is_tensor else json.dumps(given))
         return ", ".join(texts)
-
-    def save(self, file: str | os.PathLike[str]) -> None:
-        """Write the program to a file; ``nkisim`` commands take it where they take a kernel."""
-        write_text(file, self.to_bytes().decode())
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
@@ -106,36 +93,6 @@ class Program:
         except (TypeError, ValueError, KeyError, IndexError) as error:
             raise ProgramError(f"no program: {error}") from None
         return cls(**plain)
-
-    @classmethod
-    def load(
-        cls, program: bytes | str | os.PathLike[str] | Program, files: Collection[str] = ()
-    ) -> Kernel:
-        """Return a kernel that replays a program; ``check``, ``simulate`` and ``profile`` take it.
-
-        Nothing in the program is executed as code, and no file that it names is read.
-
-        Args:
-            program: The program, its bytes, or the file that has them.
-            files: Names of files whose positions are shown as they are. Positions in any other file
-                are shown as ``<program>/NAME``, with the text that the program has of it.
-
-        Raises:
-            ProgramError: The data is no program.
-        """
-        from nkisim.program.replay import kernel_of
-
-        if isinstance(program, (str, os.PathLike)):
-            program = Path(program).read_bytes()
-        if isinstance(program, bytes):
-            program = cls.from_bytes(program)
-        return kernel_of(program, files)
-
-    def source(self) -> str:
-        """Return the program as a straight-line kernel in NKI, to be read."""
-        from nkisim.program.printing import source_of
-
-        return source_of(self)
 
 
 def _require_shallow(data: Any) -> None:

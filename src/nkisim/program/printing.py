@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterator
 from typing import Any
 
-from nkisim.program.data import Program
+from nkisim.program.data import ProgramData
 from nkisim.program.values import AFFINE, REFERENCE
 from nkisim.spec.signatures import home_of
 
@@ -28,7 +28,7 @@ _FORMS = {
 _WIDTH = 100
 
 
-def source_of(program: Program) -> str:
+def source_of(program: ProgramData) -> str:
     """Return a program as text: one function for each of its cores."""
     parts = [
         f'"""{program.kernel} for {program.arguments}.\n\n'
@@ -48,7 +48,7 @@ def source_of(program: Program) -> str:
 class _Printer:
     """The text of one tape."""
 
-    def __init__(self, program: Program, tape: Any) -> None:
+    def __init__(self, program: ProgramData, tape: Any) -> None:
         self._tape = tape
         tensors = [
             given for given in tape["given"] if isinstance(given, list) and given[0] == "tensor"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import linecache
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,10 +13,11 @@ from nkisim.machine import Core, Stopped
 from nkisim.memory import NkiTensor
 from nkisim.objects import parts_of
 from nkisim.options import SimOptions
-from nkisim.program.data import Program
+from nkisim.program.calls import described, leaves, tape_name
 from nkisim.program.loops import TURNS
+from nkisim.program.program import Program
 from nkisim.program.tape import Tables, Tape
-from nkisim.program.values import ProgramError, encoded
+from nkisim.program.values import ProgramError
 from nkisim.program.waist import TAPE, observed
 from nkisim.runs import Run
 from nkisim.runs.host import definition_place, tensor_annotations
@@ -132,30 +133,6 @@ class Recording(Run):
             places=tuple(tables.places),
             tapes=self._tapes,
         )
-
-
-def tape_name(core: Core) -> str:
-    """Return the name of a core's tape in a program."""
-    return "0.0" if core.member is None else f"{core.member.rank}.{core.member.core}"
-
-
-def leaves(value: Any) -> Iterator[Any]:
-    """Yield the parts of arguments that have no parts, in order."""
-    parts = parts_of(value)
-    if not parts and type(value) not in (list, tuple, dict):
-        yield value
-    for _, part in parts:
-        yield from leaves(part)
-
-
-def described(value: Any) -> Any:
-    """Return an argument as JSON: a tensor by shape and dtype, an object of the kernel's as "?"."""
-    if isinstance(value, NkiTensor):
-        return ["tensor", [*value.shape], str(value.dtype)]
-    try:
-        return encoded(value, lambda _: None)
-    except ProgramError:
-        return ["?"]
 
 
 def _plain(result: Any) -> Any:

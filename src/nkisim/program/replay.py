@@ -15,13 +15,16 @@ from os.path import basename
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from nkisim.api import Kernel
 from nkisim.diagnostics import CHECKED, REPLAYED, Finding, NkiCallError, Place, Position
 from nkisim.language.grids import NkiGrid
 from nkisim.machine import CORE, Core
 from nkisim.memory import Lifetime, NkiTensor
-from nkisim.program.data import Program
-from nkisim.program.recording import described, leaves, tape_name
+from nkisim.program.calls import described, leaves, tape_name
+from nkisim.program.data import ProgramData
+from nkisim.program.tape import LOOPS
 from nkisim.program.values import ProgramError, decoded
 from nkisim.program.waist import published_method
 from nkisim.spec.signatures import PUBLISHED
@@ -41,7 +44,7 @@ _MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, Recur
 _FILE = "<program>/"
 
 
-def kernel_of(program: Program, files: Collection[str] = ()) -> Kernel:
+def kernel_of(program: ProgramData, files: Collection[str] = ()) -> Kernel:
     """Return a kernel that replays a program; ``files`` as for ``Program.load``."""
     names = [_shown(file, text, files) for file, text in program.files]
     with _malformed():
@@ -111,7 +114,7 @@ def _malformed() -> Iterator[None]:
 
 
 def _replay(
-    program: Program,
+    program: ProgramData,
     core: Core,
     names: Sequence[str],
     places: Sequence[Position],
@@ -211,7 +214,10 @@ class _Player:
     # -- operations --------------------------------------------------------------------------------
 
     def _call(self, name: Any, values: Any, numbers: Any) -> None:
-        self._keep(numbers, _function(name)(**self._values(values)))
+        given = self._values(values)
+        if name == "nl.shared_constant" and not isinstance(given.get("constant"), np.ndarray):
+            raise ProgramError("a constant that is no array")  # NKI would read a file
+        self._keep(numbers, _function(name)(**given))
 
     def _method(self, name: Any, values: Any, named: Any, numbers: Any) -> None:
         owner, *rest = self._values(values)
@@ -225,17 +231,24 @@ class _Player:
     def _range(self, values: Any, loop: int) -> None:
         self._loops[loop] = iter(_function("nl.affine_range")(**self._values(values)))
 
+    def _loop_of(self, number: int) -> Iterator[Any]:
+        if number not in self._loops:
+            raise ProgramError("an iteration of no loop")
+        return self._loops[number]
+
     def _turn(self, loop: int) -> None:
-        if next(self._loops[loop], None) is None:
+        if next(self._loop_of(loop), None) is None:
             raise ProgramError("a loop of more iterations than its range has")
 
     def _end(self, loop: int, finished: bool) -> None:
-        turns = self._loops.pop(loop)
+        turns = self._loop_of(loop)
         if finished and next(turns, None) is not None:
             raise ProgramError("a loop of fewer iterations than its range has")
 
     def _loop(self, name: Any, values: Any, loop: int, body: Any) -> None:
         given, function = self._values(values), _function(name)
+        if name.partition(" ")[0] not in LOOPS:
+            raise ProgramError(f"{name!r} is no loop of the device")
         at, turns = REPLAYED.get(), count()
 
         def turn(index: Any) -> Any:
@@ -270,6 +283,8 @@ class _Player:
         self._regions.append(region)
 
     def _leave(self) -> None:
+        if not self._regions:
+            raise ProgramError("the end of no region")
         self._regions.pop().__exit__(None, None, None)
 
     def _free(self, number: int) -> None:

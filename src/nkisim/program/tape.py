@@ -30,7 +30,9 @@ _MOST_OPERATIONS = 2_000_000
 _VALUES = frozenset({"nl.ds", "nl.program_ndim"})
 """Functions whose results a program holds as values."""
 _BREAK = "a loop of the device that is left by break"
-_LOOPS = frozenset({"nl.fori_loop", "nl.while_loop", "nl.dynamic_range"})
+LOOPS = frozenset({"nl.fori_loop", "nl.while_loop", "nl.dynamic_range"})
+"""Loops of the device."""
+
 _BODY = "body_fun"
 """The parameter of loops of the device that has their body."""
 
@@ -261,7 +263,7 @@ class Tape:
         def fields() -> list[Any]:
             return [{n: self.value(v) for n, v in values.items() if n != _BODY}]
 
-        if name in _LOOPS:
+        if name in LOOPS:
             return self._device_loop(name, call, given, fields)
         if name == "nl.affine_range":
             operation = self._add("range")

@@ -120,6 +120,8 @@ def decoded(data: Any, objects: Mapping[int, Any], indices: Mapping[int, int]) -
         ProgramError: The data describes no value.
     """
     if type(data) is not list:
+        if type(data) not in _PLAIN:
+            raise ProgramError(f"a value of type {type(data).__name__}")
         return data
     kind = data[0]
     if kind == REFERENCE:

@@ -253,8 +253,11 @@ class Capture:
         if event.instruction == "core_barrier":
             data = self._accesses_of(event.arguments["data"])
             needs |= data.fence(number, core, self._core_of)
-        needs.discard(number)
-        reuses -= needs | {number}
+        joins = self._join(event)
+        # Both cores of a rank write the results of one collective, as one operation.
+        met = {n for n in reuses if joins >= 0 and program.operations[n].joins == joins}
+        needs -= met | {number}
+        reuses -= needs | met | {number}
         opens = tuple(tile for tile in tiles if not tile.uses)
         for tile in tiles:
             tile.uses.append(number)
@@ -273,7 +276,7 @@ class Capture:
                 event.ordered,
                 any(is_psum(tile.region) for tile in tiles),
                 sbuf_bytes,
-                self._join(event),
+                joins,
                 tuple(sorted(reuses)),
                 source,
                 tuple(writes),

@@ -24,6 +24,7 @@ from nkisim.checks import (
     lead_with_origins,
     nonfinite_outputs,
     occupancy_of,
+    report_fraction,
     report_recursion,
     report_unbound,
 )
@@ -238,6 +239,9 @@ class Run:
             raise
         except RecursionError as error:
             report_recursion(error)
+            raise
+        except TypeError as error:
+            report_fraction(error)
             raise
         finally:
             KERNEL_CODE.reset(code)

@@ -91,9 +91,9 @@ def check_calls(unit: Unit) -> Iterator[Found]:
         elif meaning.kind == "foreign":
             yield from _foreign(call, meaning.path, in_header, kinds)
         if is_range(meaning.path):
-            yield from _fractions(call.args)
+            yield from fractions(call.args)
         elif meaning.path in _MAKERS and call.args and isinstance(call.args[0], ast.Tuple):
-            yield from _fractions(call.args[0].elts)
+            yield from fractions(call.args[0].elts)
         if is_range(meaning.path) and not in_header:
             message = f"{ast.unparse(call)} is used outside a loop header"
             fix = "write the range in the loop header: for i in range(...):"
@@ -118,7 +118,7 @@ def _old_names(unit: Unit) -> Iterator[Found]:
         yield Found(OLD_NAMESPACE, node, message, "import it from nki, nki.language or nki.isa")
 
 
-def _fractions(extents: list[ast.expr]) -> Iterator[Found]:
+def fractions(extents: list[ast.expr]) -> Iterator[Found]:
     """Find bounds and extents that a true division makes floats."""
     for extent in extents:
         if isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.Div):

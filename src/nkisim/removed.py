@@ -20,12 +20,8 @@ from nkisim.diagnostics import (
     flag,
     hide_own_frames,
 )
-from nkisim.intents import (
-    DTYPE_NAMES,
-    UNDECIDED,
-    intent_of,
-    nearest,
-)
+from nkisim.intents import DTYPE_NAMES, intent_of, nearest
+from nkisim.ways import UNDECIDED
 
 BAD_CALL = declare(
     "A025",

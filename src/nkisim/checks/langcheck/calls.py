@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from nkisim.checks.langcheck.unit import Found, Unit
 from nkisim.diagnostics import RULES, declare
-from nkisim.intents import UNDECIDED, counterpart
+from nkisim.intents import counterpart
 from nkisim.source import RANGES, Kinds
 from nkisim.versions import at, in_force, is_traced
+from nkisim.ways import UNDECIDED
 
 LOOP_SOURCE = declare(
     "L017",

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from nkisim.versions import has, in_force
-from nkisim.ways import UNDECIDED
+from nkisim.ways import undecided
 
 Kind = Literal[
     "binary", "unary", "reduce", "formula", "instruction", "function", "move", "matmul", "transpose"
@@ -389,8 +389,8 @@ def counterpart(name: str) -> str:
 
     Names a function of ``nki.language`` and an instruction, where there are such; else empty.
     """
-    if name in UNDECIDED:
-        return UNDECIDED[name]
+    if text := undecided(name):
+        return text
     found = language_name(name)
     intent = None if name in _NOT_OF_TILES else intent_of(found or name)
     remedy = "" if intent is None else intent.remedy()

@@ -16,7 +16,9 @@ from nkisim.cli.finding import calls, meant
 from nkisim.filecheck.modules import imported
 from nkisim.intents import intent_of
 from nkisim.versions import judged_by
-from nkisim.ways import WAYS
+from nkisim.ways import ways
+
+WAYS = ways()
 
 WORDS = (
     "topk sort argsort argmax argmin gather take_along_axis index_select embedding take scatter "

@@ -12,7 +12,7 @@ import nkisim.language as nl
 from each_case import each_case
 from nkisim.filecheck.modules import imported
 from nkisim.intents import INTENTS, NAMES, Intent, counterpart, intent_of
-from nkisim.ways import UNDECIDED
+from nkisim.ways import undecided, ways
 
 WORDS = {
     name: Intent(kind, op)
@@ -257,7 +257,7 @@ def test_a_word_is_no_name_of_nki(word):
 OF_OTHER_VERSIONS = {"topk", "arange"}  # which have findings of their own
 
 
-@each_case("name", [*UNDECIDED])
+@each_case("name", [*ways()])
 def test_a_name_without_certain_code_says_what_to_do(tmp_path, name):
     """In both modules, where they do not have it, and of a library."""
     for module in ("nl", "nisa"):
@@ -266,9 +266,9 @@ def test_a_name_without_certain_code_says_what_to_do(tmp_path, name):
             text = KERNEL.format(f"z = {module}.{name}(t)")
             report = checked(tmp_path, f"undecided_{module}", text, arguments(Intent("move")))
             (finding,) = [f for f in report.findings if f.rule.id == "A025"]
-            assert finding.fix == UNDECIDED[name] == counterpart(name)
+            assert finding.fix == undecided(name) == counterpart(name)
             assert finding.rewrite is None
-    assert "decide" in UNDECIDED[name] or "remove it" in UNDECIDED[name]
+    assert "decide" in undecided(name) or "remove it" in undecided(name)
     assert name not in WORDS
 
 

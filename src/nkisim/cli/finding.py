@@ -79,7 +79,7 @@ def calls() -> dict[str, Call]:
 def meant(text: str, known: Mapping[str, Call]) -> tuple[str, list[Call]]:
     """Return what to call in words, where a name means it, and the calls that a text means."""
     from nkisim.intents import counterpart, nearest
-    from nkisim.ways import WAYS
+    from nkisim.ways import ways
 
     owner, _, plain = text.strip().removesuffix("()").rpartition(".")
     short = {f"nki.{module}": name for name, module in _NAMESPACES.items()}.get(owner, owner)
@@ -87,9 +87,9 @@ def meant(text: str, known: Mapping[str, Call]) -> tuple[str, list[Call]]:
     if exact:
         return "", [known[exact[0]]]
     word = re.sub(r"[\s-]+", "_", plain.lower())
-    if re.fullmatch(r"\w+", plain) or word in WAYS:
+    if re.fullmatch(r"\w+", plain) or word in ways():
         same = [call for name, call in known.items() if name.rpartition(".")[2] == plain]
-        way = WAYS.get(word)
+        way = ways().get(word)
         remedy = counterpart(plain) if way is None else f"{way.code}\n    {way.note}".lstrip()
         named = [known[name] for name in _CALLED.findall(remedy) if name in known]
         found = list(dict.fromkeys([*same, *named]))

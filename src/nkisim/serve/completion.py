@@ -19,6 +19,7 @@ from pathlib import Path
 from lsprotocol import types
 
 from nkisim.project import SettingsError, project_settings
+from nkisim.spec.signatures import parsed_parameters
 from nkisim.versions import NKI_VARIABLE, chosen, names_of, parameters
 
 _TYPED = re.compile(r"([A-Za-z_][\w.]*\.)?(\w*)$")
@@ -124,12 +125,8 @@ def arguments_of(path: str, version: str) -> list[str]:
     given = parameters(version, module, name) if module in names_of(version) else None
     if not given:
         return []
-    arguments = ast.parse(f"lambda {given}: 0", mode="eval").body.args  # type: ignore[attr-defined]
-    plain = [*arguments.posonlyargs, *arguments.args]
-    defaults = [*([None] * (len(plain) - len(arguments.defaults))), *arguments.defaults]
-    both = [*zip(plain, defaults, strict=True)]
-    both += zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return [a.arg if d is None else f"{a.arg}={ast.unparse(d)}" for a, d in both]
+    read = parsed_parameters(given)
+    return [a if value is None else f"{a}={ast.unparse(value)}" for a, value in read]
 
 
 def missing_arguments(path: str, call: OpenCall, version: str) -> list[types.CompletionItem]:

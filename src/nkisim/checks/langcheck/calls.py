@@ -11,7 +11,7 @@ from nkisim.diagnostics import RULES, declare
 from nkisim.intents import counterpart
 from nkisim.source import RANGES, Kinds
 from nkisim.versions import at, in_force, is_traced
-from nkisim.ways import UNDECIDED
+from nkisim.ways import undecided
 
 LOOP_SOURCE = declare(
     "L017",
@@ -186,7 +186,7 @@ def _foreign_fix(call: ast.Call, module: str, name: str, *, of_tile: bool) -> st
     """Return what replaces a function of another package, of a tile and of a number."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     known = counterpart(name)
-    said = known if name in UNDECIDED else f"write {known}"
+    said = known if undecided(name) else f"write {known}"
     if of_tile:
         general = "use a function of nki.language, or an instruction of nki.isa with a dst="
         return said if known else general

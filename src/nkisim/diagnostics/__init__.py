@@ -18,6 +18,7 @@ from nkisim.diagnostics.frames import (
     is_own_file,
     loops_around,
     note_if_raised_inside,
+    outermost_loop,
     own_frames_shown,
     raised_at,
     repeats_while,

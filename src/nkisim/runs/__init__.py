@@ -56,6 +56,7 @@ from nkisim.runs.host import (
     tensors_of,
 )
 from nkisim.runs.process_ledger import enter
+from nkisim.runs.progress import shown_progress
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import judged_by
 
@@ -137,7 +138,8 @@ class Run:
                 run_with(_elements((self.args, self.kwargs))),
             ):
                 report.arguments = self._described()
-                report.outputs = self._outputs()
+                with shown_progress(report.kernel, self._cores):
+                    report.outputs = self._outputs()
         except BaseException as error:
             report.stopped = _reason(error)
             earlier = recorder.findings

@@ -5,13 +5,16 @@ A kernel runs as the user's own Python code; ``runs`` implements one run, from a
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import importlib
 import inspect
+import linecache
 import operator
 import os
 import warnings
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -308,7 +311,11 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
 
 
 def check_source(
-    path: str | os.PathLike[str], kernel: str | None = None, nki: str | None = None
+    path: str | os.PathLike[str] | None = None,
+    kernel: str | None = None,
+    nki: str | None = None,
+    *,
+    source: str | None = None,
 ) -> Report:
     """Check the source of a file's kernels, without importing or running it.
 
@@ -320,21 +327,36 @@ def check_source(
         path: A Python file.
         kernel: Check this function only, decorated or not; one of a class as ``Class.kernel``.
         nki: NKI version to check by, as in ``SimOptions``.
+        source: The text of a Python file, in place of ``path``.
 
     Raises:
+        TypeError: Neither or both of ``path`` and ``source`` are given.
         SyntaxError: The file is not valid Python.
         ValueError: The file has no function ``kernel``.
 
     Returns:
         A report without outputs, for no target; one without any kernel is ``stopped``.
     """
+    if (path is None) == (source is None):
+        raise TypeError("check_source: give one of path and source")
     version = chosen_version(nki)
+    report = Report(nki=version)
+    file = os.fspath(path) if path is not None else _with_text(report, source or "")
     with judged_by(version):
-        kernels, findings = file_findings(os.fspath(path), kernel)
-        stopped = "" if kernels else "having no function with @nki.jit to check"
-        report = Report(stopped=stopped, nki=version)
+        kernels, findings = file_findings(file, kernel)
+        report.stopped = "" if kernels else "having no function with @nki.jit to check"
         add_source_findings(report, findings)
     return report
+
+
+def _with_text(report: Report, text: str) -> str:
+    """Return the name of a text that can be read like a file as long as the report exists."""
+    name = f"<source {id(report):x}>"
+    ast.parse(text, name)
+    lines = [line + "\n" for line in text.splitlines()] or ["\n"]
+    linecache.cache[name] = (len(text), None, lines, name)
+    weakref.finalize(report, linecache.cache.pop, name, None)
+    return name
 
 
 def _options(function: str, given: dict[str, Any]) -> SimOptions:

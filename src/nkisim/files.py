@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
 
@@ -114,3 +116,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         stream.write(text.encode("utf-8", "replace"))
 
     write_whole(path, write)
+
+
+@contextmanager
+def source_file(text: str) -> Iterator[Path]:
+    """Write the text of a Python file to a temporary folder for the duration of a context."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder).resolve() / "source.py"
+        file.write_bytes(text.encode())
+        yield file

@@ -16,7 +16,7 @@ from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, baseline_options, read_baseline
 from nkisim.cli.group import PROCESS, commands, format_option, nki_option
 from nkisim.cli.streams import claimed_stdout
-from nkisim.cli.targets import project_of, reference_of, split_name
+from nkisim.cli.targets import project_of, reference_of, split_name, stdin_file
 from nkisim.filecheck.modules import CannotImport
 from nkisim.files import require_writable, write_text
 from nkisim.judging import Fault, Settings, Verdict, verdict_on
@@ -58,16 +58,16 @@ def judge(
 ) -> int:
     """Judge a kernel of FILE: is it legal, right and fast, and what gains most.
 
-    The kernel's file is imported in a child process with limits; the reference, which is called
-    with inputs cast up to float64, is imported here and must be in another file. Arguments come
-    from --shapes or from nkisim_examples() in the kernel's file. Exit status: 0 right, 1 refused
-    or wrong, 2 a mistake on the command line, 3 nothing was judged, 5 out of time, 6 no verdict:
-    no program can hold the kernel.
+    FILE may be - for stdin. The kernel's file is imported in a child process with limits; the
+    reference, which is called with inputs cast up to float64, is imported here and must be in
+    another file. Arguments come from --shapes or from nkisim_examples() in the kernel's file. Exit
+    status: 0 right, 1 refused or wrong, 2 a mistake on the command line, 3 nothing was judged, 5
+    out of time, 6 no verdict: no program can hold the kernel.
     """
     if click.get_current_context().find_root().obj is PROCESS:
         # An exception, so that the child process is ended at once and not at its limits.
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    path, kernel = split_name(file)
+    path, kernel = split_name(file, stdin=True)
     home, _ = split_name(reference)
     if not path.is_file() or not home.is_file():
         raise click.UsageError("name a file, and the reference as FILE::FUNCTION")
@@ -97,6 +97,8 @@ def judge(
             if source is not None:
                 texts = [program.source() for program in verdict.programs.values()]
                 write_text(source, "\n\n".join(texts))
+            if given := stdin_file():
+                text = text.replace(given, "-")
             if output == "-":
                 stdout.write(text)
             else:

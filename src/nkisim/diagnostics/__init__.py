@@ -21,6 +21,7 @@ from nkisim.diagnostics.frames import (
     leaves_while,
     loops_around,
     note_if_raised_inside,
+    outermost_loop,
     own_frames_shown,
     raised_at,
     repeats_while,

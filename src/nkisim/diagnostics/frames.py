@@ -308,6 +308,23 @@ def loops_around() -> tuple[tuple[str, int, str, int], ...]:
     return user_position().around
 
 
+def outermost_loop() -> tuple[ast.For, dict[str, Any]] | None:
+    """Return the outermost loop around the user's code, and the names that its header can read."""
+    frame: FrameType | None = _user_frame()
+    found = None
+    while frame is not None and not _is_own(frame):
+        for node in _nodes(_text(frame.f_code.co_filename)):  # outer nodes first
+            if isinstance(node, ast.For) and frame.f_lineno in _body_lines(node):
+                found = node, {**frame.f_globals, **frame.f_locals}
+                break
+        frame = frame.f_back
+    return found
+
+
+def _body_lines(loop: ast.For) -> range:
+    return range(loop.body[0].lineno, (loop.end_lineno or loop.lineno) + 1)
+
+
 def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:
     """Return the integer targets of the ``for`` loops that enclose a line of the frame's code."""
     around = _loops_at(frame.f_code.co_filename, line)

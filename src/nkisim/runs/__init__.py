@@ -24,6 +24,7 @@ from nkisim.checks import (
     lead_with_origins,
     nonfinite_outputs,
     occupancy_of,
+    report_fraction,
     report_recursion,
     report_unbound,
 )
@@ -55,6 +56,7 @@ from nkisim.runs.host import (
     tensors_of,
 )
 from nkisim.runs.process_ledger import enter
+from nkisim.runs.progress import shown_progress
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import judged_by
 
@@ -136,7 +138,8 @@ class Run:
                 run_with(_elements((self.args, self.kwargs))),
             ):
                 report.arguments = self._described()
-                report.outputs = self._outputs()
+                with shown_progress(report.kernel, self._cores):
+                    report.outputs = self._outputs()
         except BaseException as error:
             report.stopped = _reason(error)
             earlier = recorder.findings
@@ -238,6 +241,9 @@ class Run:
             raise
         except RecursionError as error:
             report_recursion(error)
+            raise
+        except TypeError as error:
+            report_fraction(error)
             raise
         finally:
             KERNEL_CODE.reset(code)

@@ -56,7 +56,7 @@ def signatures(name: str, declared: inspect.Signature) -> dict[str, inspect.Sign
 def _signature(text: str, declared: inspect.Signature) -> inspect.Signature:
     """Return the signature that a version's text describes."""
     parameters = []
-    for name, value in _parameters(text):
+    for name, value in parsed_parameters(text):
         parameter = declared.parameters[name]
         default: Any = parameter.empty if value is None else _value(value, parameter.default)
         same = default is parameter.default
@@ -66,7 +66,7 @@ def _signature(text: str, declared: inspect.Signature) -> inspect.Signature:
 
 
 @functools.cache
-def _parameters(text: str) -> list[tuple[str, ast.expr | None]]:
+def parsed_parameters(text: str) -> list[tuple[str, ast.expr | None]]:
     """Return the names of parameters and their defaults; many functions have the same text."""
     arguments = ast.parse(f"lambda {text}: 0", mode="eval").body.args  # type: ignore[attr-defined]
     required = [None] * (len(arguments.args) - len(arguments.defaults))

@@ -66,19 +66,24 @@ def test_a_session(tmp_path):
             await text(client, "check", path=crashing),
             await text(client, "check", path="kernel.py"),
             await text(client, "check", path=good),  # the server goes on
+            await text(client, "check", source=GOOD),
+            await text(client, "fix", source=BAD),
+            await text(client, "judge", source=GOOD, reference=reference),
+            await text(client, "fix", source=BAD, write=True),
+            await text(client, "check"),
         ]
         return listed, answers, await at_once(client, good)
 
     listed, answers, replies = session(talk)
-    assert set(replies) == {answers[-1]}
+    assert set(replies) == {answers[13]}
     assert {tool.name for tool in listed} == TOOLS
     assert all(tool.input_schema["properties"] for tool in listed)
     failed = [index for index, (is_error, _) in enumerate(answers) if is_error]
-    assert failed == [10, 11, 12]
+    assert failed == [10, 11, 12, 17, 18]
     check, found, fixed, profiled, page, upgraded, meant, right, refused, tuned = (
         answer for _, answer in answers[:10]
     )
-    nameless, crash, relative, again = (answer for _, answer in answers[10:])
+    nameless, crash, relative, again, *of_texts = (answer for _, answer in answers[10:])
     assert json.loads(check)["ok"]
     assert json.loads(again) == json.loads(check)
     assert [finding["rule"] for finding in json.loads(found)["findings"]] == ["A025"]
@@ -95,6 +100,12 @@ def test_a_session(tmp_path):
     assert "accepted: an absolute path" in nameless
     assert "Aborted" in crash
     assert "accepted: an absolute path" in relative
+    checked, diff, verdict, unwritten, neither = of_texts
+    assert json.loads(checked) == json.loads(check.replace(good, "-"))
+    assert diff.splitlines()[2:] == fixed.splitlines()[2:]
+    assert json.loads(verdict)["outcome"] == "right"
+    assert "it needs a path" in unwritten
+    assert "one of path and source" in neither
 
 
 @pytest.mark.slow

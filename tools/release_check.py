@@ -1,9 +1,9 @@
 """Runs the shell blocks of README.md and docs/start from a wheel and from a source package.
 
-Both are built from what is committed, each is installed in a fresh environment, and the blocks run in
-a clone and in the unpacked source package: no block sees the files of this checkout. Text directly
-below a block is what it must print. The package index is used; CUDA is not installed as long as the
-index has a CPU build of the torch of constraints.txt.
+Both packages are built from the last commit, and each is installed in a fresh environment. The
+blocks run in a clone and in the unpacked source package, so that no block sees the files of this
+checkout. Text directly below a block is what it must print. The package index is used; the torch
+of constraints.txt brings no CUDA where pip finds a CPU build of it.
 """
 
 from __future__ import annotations

@@ -1,13 +1,13 @@
 #!/usr/bin/env python
-"""Runs the fast tests on several versions of Python, torch, NumPy and SciPy, and records the outcome.
+"""Runs the fast tests on several versions of Python, torch, NumPy and SciPy.
 
-    python tools/tested_versions.py            all rows of docs/versions.md that this machine can run
-    python tools/tested_versions.py 3.13 2.15  those of nkisim on Python 3.13, and of torch 2.15
+    python tools/tested_versions.py            every row of docs/versions.md
+    python tools/tested_versions.py 3.13 2.15  nkisim on Python 3.13, the libraries on torch 2.15
 
-nkisim is tested without torch on every Python, the libraries with the oldest versions that
-``pyproject.toml`` admits and with each torch of ``TORCHES``. A row whose Python is not on this machine
-stays as it was recorded. Environments are made by uv, from the package index, in build/versions;
-``UV_TORCH_BACKEND=cpu`` saves the gigabytes of CUDA where the index of these builds can be reached.
+nkisim is tested without torch, the libraries with the oldest versions that ``pyproject.toml``
+admits and with later ones of torch. A row whose Python this machine lacks stays as it was recorded.
+uv makes the environments in build/versions from the package index; ``UV_TORCH_BACKEND=cpu`` avoids
+several gigabytes of CUDA where torch's own index can be reached.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tomllib
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import astuple, dataclass, fields
 from pathlib import Path
 
@@ -28,28 +28,27 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "versions.md"
 FOLDER = ROOT / "build" / "versions"
 PYTHONS = ("3.11", "3.12", "3.13")
-TORCHES = {"2.11": "3.12", "2.13": "3.11", "2.14": "3.11", "2.15": "3.12"}
-"""The Python with which each torch is tested."""
+LIBRARIES = {"oldest": "3.11", "2.11": "3.12", "2.13": "3.11", "2.14": "3.11", "2.15": "3.12"}
+"""The torch of each row of the libraries, and its Python."""
 
 _HEAD = """\
 # Tested versions
 
-`make test-versions` runs the fast tests of nkisim without torch on each Python, and those of the six libraries with the oldest versions
-of torch, NumPy and SciPy that `pyproject.toml` admits and with later ones. It writes this table:
+The fast tests of nkisim without torch, and those of the six libraries with the oldest versions that
+`pyproject.toml` admits and with later ones. `make test-versions` writes this table.
 
 """
 _VERSIONS = """\
-import importlib.metadata as m, json, platform
-def version(name):
-    try: return m.version(name).partition("+")[0]
-    except m.PackageNotFoundError: return "none"
-print(json.dumps([platform.python_version(), *map(version, ("torch", "numpy", "scipy"))]))
+import importlib.metadata, json, platform
+installed = {d.name: d.version.partition("+")[0] for d in importlib.metadata.distributions()}
+versions = [installed.get(name, "none") for name in ("torch", "numpy", "scipy")]
+print(json.dumps([platform.python_version(), *versions]))
 """
 
 
 @dataclass(frozen=True)
 class Row:
-    """One run: what was tested, on what, and what came out. ``failed`` includes errors."""
+    """Tests that were run, the versions, and the outcome. ``failed`` includes errors."""
 
     tests: str
     python: str
@@ -63,106 +62,118 @@ class Row:
 
 
 def main(names: Sequence[str] = ()) -> None:
-    """Run the rows of these names, all without names, and write the page after each.
+    """Run the rows of these names, by default all, and write the page after each.
 
     Raises:
-        SystemExit: A name is no row's, or a test failed.
+        SystemExit: No row has the name, or a test failed.
     """
-    names = names or ["oldest", *PYTHONS, *TORCHES]
-    known = {row.tests: row for row in recorded()} if PAGE.exists() else {}
-    for name in names:
-        if name != "oldest" and name not in (*PYTHONS, *TORCHES):
-            raise SystemExit(f"got {name!r}, accepted: oldest, {', '.join((*PYTHONS, *TORCHES))}")
-        row = _run(name)
-        if row is not None:
-            known[row.tests] = row
-            PAGE.write_text(page(known.values()), encoding="utf-8")
+    every = (*PYTHONS, *LIBRARIES)
+    unknown = [name for name in names if name not in every]
+    if unknown:
+        raise SystemExit(f"got {unknown[0]!r}, accepted: {', '.join(every)}")
+    for name in names or every:
+        interpreter = _installed(name)
+        if interpreter is not None:
+            result = interpreter.with_name("result.xml")
+            _run_tests(name, interpreter, result)
+            record(name, interpreter, result)
     print(PAGE.read_text(encoding="utf-8"))
-    if any(row.failed != "0" for row in known.values()):
+    if any(row.failed != "0" for row in rows()):
         raise SystemExit(1)
 
 
-def recorded() -> list[Row]:
+def rows() -> list[Row]:
     """Return the rows of the page."""
-    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:1] == "|"]
-    return [Row(*(cell.strip() for cell in line.strip("|").split("|"))) for line in lines[2:]]
+    text = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
+    lines = [line.strip("| ").split(" | ") for line in text.splitlines() if line[:1] == "|"]
+    return [Row(*line) for line in lines[2:]]
 
 
-def page(rows: Iterator[Row] | Sequence[Row]) -> str:
-    """Return the page with the table."""
+def record(name: str, interpreter: Path, result: Path) -> None:
+    """Write the row of a run on the page; ``result`` is the JUnit report of pytest."""
+    title = f"{'nkisim' if name in PYTHONS else 'libraries'}, {name}"
+    command = [str(interpreter), "-c", _VERSIONS]
+    versions = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
+    suite = ET.parse(result).getroot()[0].attrib
+    failed = int(suite["failures"]) + int(suite["errors"])
+    passed = int(suite["tests"]) - int(suite["skipped"]) - failed
+    date = datetime.datetime.now(datetime.UTC).date().isoformat()
+    row = Row(title, *versions, str(passed), suite["skipped"], str(failed), date)
+    PAGE.write_text(page([*(r for r in rows() if r.tests != title), row]), encoding="utf-8")
+
+
+def page(found: Iterable[Row]) -> str:
+    """Return the page with these rows."""
     names = [field.name for field in fields(Row)]
-    lines = [names, ["---"] * len(names), *(astuple(row) for row in sorted(rows, key=astuple))]
+    lines = [names, ["---"] * len(names), *sorted(map(astuple, found))]
     return _HEAD + "".join("| " + " | ".join(line) + " |\n" for line in lines)
 
 
-def sentence(rows: Sequence[Row]) -> str:
-    """Return the versions of the table as README.md states them."""
+def sentence(found: Sequence[Row]) -> str:
+    """Return the versions of these rows, as README.md states them."""
+    suite = [row for row in found if row.torch != "none"]
 
-    def span(versions: list[str]) -> str:
-        found = sorted({tuple(map(int, v.split(".")[:2])) for v in versions if v != "none"})
-        return " to ".join(".".join(map(str, v)) for v in dict.fromkeys((found[0], found[-1])))
+    def span(column: str, among: Sequence[Row] = suite) -> str:
+        versions = sorted({number(getattr(row, column)) for row in among})
+        ends = dict.fromkeys((versions[0], versions[-1]))
+        return " to ".join(".".join(map(str, each)) for each in ends)
 
-    libraries = [row for row in rows if row.torch != "none"]
+    alone = span("python", [row for row in found if row.torch == "none"])
     return (
-        f"Tested with Python {span([r.python for r in rows])}, torch {span([r.torch for r in rows])}, "
-        f"NumPy {span([r.numpy for r in libraries])} and SciPy {span([r.scipy for r in libraries])}"
+        f"Tested: nkisim on Python {alone}; the libraries on Python {span('python')}, torch "
+        f"{span('torch')}, NumPy {span('numpy')} and SciPy {span('scipy')}"
     )
 
 
-def _run(name: str) -> Row | None:
-    """Return the outcome of one row, None if its Python is missing."""
-    python = name if name in PYTHONS else TORCHES.get(name, PYTHONS[0])
+def number(version: str) -> tuple[int, ...]:
+    """Return the first two numbers of a version."""
+    return tuple(map(int, version.split(".")[:2]))
+
+
+def _installed(name: str) -> Path | None:
+    """Return the interpreter of an environment for one row, None without its Python."""
     folder = FOLDER / name
-    interpreter = folder / "bin" / "python"
+    python = LIBRARIES.get(name, name)
     try:
         _uv("venv", "--quiet", "--clear", "--no-python-downloads", "--python", python, str(folder))
     except subprocess.CalledProcessError:
-        print(f"{name}: not run, because this machine has no Python {python}", flush=True)
+        print(f"{name}: not run, there is no Python {python}", flush=True)
         return None
+    interpreter = folder / "bin" / "python"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-    wanted = [r for r in project["optional-dependencies"]["dev"] if not r.startswith("torch")]
+    wanted = [each for each in project["optional-dependencies"]["dev"] if each[:5] != "torch"]
     if name == "oldest":
-        oldest = folder / "oldest.txt"
-        lowest = ("--resolution", "lowest-direct", "--python", str(interpreter))
-        compiled = _uv("pip", "compile", "--quiet", "pyproject.toml", "--extra", "torch", *lowest)
-        oldest.write_text(compiled, encoding="utf-8")
-        wanted += ["torch", "--constraints", str(oldest)]
-    elif name in TORCHES:
+        constraints = folder / "oldest.txt"
+        lowest = ("--resolution", "lowest-direct", "--python-version", python)
+        _uv("pip", "compile", "pyproject.toml", "--extra=torch", *lowest, f"-o={constraints}")
+        wanted += ["torch", f"--constraints={constraints}"]
+    elif name in LIBRARIES:
         wanted.append(f"torch=={name}.*")
-    _uv("pip", "install", "--quiet", "--python", str(interpreter), "--editable", ".", *wanted)
-    result = folder / "result.xml"
-    tests = "nkisim" if name in PYTHONS else "trn*"
-    print(f"{name}: tests/{tests}", flush=True)
-    command = [interpreter, "-m", "pytest", "-q", "-n", "2", "-m", "not slow", f"--junitxml={result}"]
+    _uv("pip", "install", "--quiet", f"--python={interpreter}", "--editable", ".", *wanted)
+    return interpreter
+
+
+def _run_tests(name: str, interpreter: Path, result: Path) -> None:
+    folders = sorted((ROOT / "tests").glob("nkisim" if name in PYTHONS else "trn*"))
+    print(name, *(folder.name for folder in folders), flush=True)
+    options = ("-q", "-n", "2", "-m", "not slow", f"--junitxml={result}")
     subprocess.run(
-        [*command, *sorted((ROOT / "tests").glob(tests))],
+        [interpreter, "-m", "pytest", *options, *folders],
         cwd=ROOT,
         env=_environment(interpreter.parent),
         check=False,
     )
-    suite = ET.parse(result).getroot()[0]
-    count = {key: int(suite.get(key, "0")) for key in ("tests", "skipped", "failures", "errors")}
-    failed = count["failures"] + count["errors"]
-    passed = count["tests"] - failed - count["skipped"]
-    shown = subprocess.run(
-        [interpreter, "-c", _VERSIONS], capture_output=True, text=True, check=True
-    ).stdout
-    title = f"nkisim, Python {name}" if name in PYTHONS else f"libraries, {name}"
-    today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    return Row(title, *json.loads(shown), str(passed), str(count["skipped"]), str(failed), today)
 
 
-def _uv(*arguments: str) -> str:
-    """Run uv, which also finds the interpreters of pyenv."""
+def _uv(*arguments: str) -> None:
     pythons = (Path.home() / ".pyenv" / "versions").glob("*/bin")
-    return subprocess.run(
+    subprocess.run(
         [sys.executable, "-m", "uv", *arguments],
         cwd=ROOT,
         env=_environment(*pythons),
-        stdout=subprocess.PIPE,
-        text=True,
+        stdout=subprocess.DEVNULL,
         check=True,
-    ).stdout
+    )
 
 
 def _environment(*folders: Path) -> dict[str, str]:

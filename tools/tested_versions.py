@@ -4,10 +4,10 @@
     python tools/tested_versions.py            every row of docs/versions.md
     python tools/tested_versions.py 3.13 2.15  nkisim on Python 3.13, the libraries on torch 2.15
 
-nkisim is tested without torch, the libraries with the oldest versions that ``pyproject.toml``
-admits and with later ones of torch. A row whose Python this machine lacks stays as it was recorded.
-uv makes the environments in build/versions from the package index; ``UV_TORCH_BACKEND=cpu`` avoids
-several gigabytes of CUDA where torch's own index can be reached.
+nkisim is tested without torch, all packages with the oldest versions that ``pyproject.toml``
+admits, and the libraries with later ones of torch. A row whose Python this machine lacks stays as
+it was recorded. uv makes the environments in build/versions from the package index;
+``UV_TORCH_BACKEND=cpu`` avoids several gigabytes of CUDA where torch's own index can be reached.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "versions.md"
 FOLDER = ROOT / "build" / "versions"
 PYTHONS = ("3.11", "3.12", "3.13")
-LIBRARIES = {"oldest": "3.11", "2.11": "3.12", "2.13": "3.11", "2.14": "3.11", "2.15": "3.12"}
-"""The torch of each row of the libraries, and its Python."""
+LIBRARIES = {"oldest": "3.11", "2.13": "3.12", "2.14": "3.11", "2.15": "3.12"}
+"""The torch of each row of the libraries, and its Python. The oldest is tested with nkisim, too."""
 
 _HEAD = """\
 # Tested versions
 
-The fast tests of nkisim without torch, and those of the six libraries with the oldest versions that
-`pyproject.toml` admits and with later ones. `make test-versions` writes this table.
+The fast tests of nkisim without torch, those of all packages with the oldest versions that
+`pyproject.toml` admits, and those of the six libraries with later ones. `make test-versions` writes
+this table; `make test` covers Python 3.11 with the versions of `constraints.txt`.
 
 """
 _VERSIONS = """\
@@ -91,7 +92,8 @@ def rows() -> list[Row]:
 
 def record(name: str, interpreter: Path, result: Path) -> None:
     """Write the row of a run on the page; ``result`` is the JUnit report of pytest."""
-    title = f"{'nkisim' if name in PYTHONS else 'libraries'}, {name}"
+    packages = "nkisim" if name in PYTHONS else "all" if name == "oldest" else "libraries"
+    title = f"{packages}, {name}"
     command = [str(interpreter), "-c", _VERSIONS]
     versions = json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True).stdout)
     suite = ET.parse(result).getroot()[0].attrib
@@ -111,23 +113,22 @@ def page(found: Iterable[Row]) -> str:
 
 def sentence(found: Sequence[Row]) -> str:
     """Return the versions of these rows, as README.md states them."""
-    suite = [row for row in found if row.torch != "none"]
 
-    def span(column: str, among: Sequence[Row] = suite) -> str:
-        versions = sorted({number(getattr(row, column)) for row in among})
-        ends = dict.fromkeys((versions[0], versions[-1]))
-        return " to ".join(".".join(map(str, each)) for each in ends)
+    def span(column: str) -> str:
+        versions = {getattr(row, column) for row in found} - {"none"}
+        numbers = sorted(map(number, versions))
+        return " to ".join(dict.fromkeys(f"{a}.{b}" for a, b in (numbers[0], numbers[-1])))
 
-    alone = span("python", [row for row in found if row.torch == "none"])
     return (
-        f"Tested: nkisim on Python {alone}; the libraries on Python {span('python')}, torch "
-        f"{span('torch')}, NumPy {span('numpy')} and SciPy {span('scipy')}"
+        f"Tested with Python {span('python')}, torch {span('torch')}, NumPy {span('numpy')} and "
+        f"SciPy {span('scipy')}"
     )
 
 
-def number(version: str) -> tuple[int, ...]:
+def number(version: str) -> tuple[int, int]:
     """Return the first two numbers of a version."""
-    return tuple(map(int, version.split(".")[:2]))
+    major, minor = version.split(".")[:2]
+    return int(major), int(minor)
 
 
 def _installed(name: str) -> Path | None:
@@ -142,6 +143,7 @@ def _installed(name: str) -> Path | None:
     interpreter = folder / "bin" / "python"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     wanted = [each for each in project["optional-dependencies"]["dev"] if each[:5] != "torch"]
+    wanted.append("setuptools")  # torch.compile imports it on Python 3.11
     if name == "oldest":
         constraints = folder / "oldest.txt"
         lowest = ("--resolution", "lowest-direct", "--python-version", python)
@@ -154,7 +156,10 @@ def _installed(name: str) -> Path | None:
 
 
 def _run_tests(name: str, interpreter: Path, result: Path) -> None:
-    folders = sorted((ROOT / "tests").glob("nkisim" if name in PYTHONS else "trn*"))
+    patterns = ["nkisim"] if name in PYTHONS else ["trn*"]
+    if name == "oldest":
+        patterns.append("nkisim")
+    folders = [each for glob in patterns for each in sorted((ROOT / "tests").glob(glob))]
     print(name, *(folder.name for folder in folders), flush=True)
     options = ("-q", "-n", "2", "-m", "not slow", f"--junitxml={result}")
     subprocess.run(

@@ -117,7 +117,9 @@ def _several(name: str, default: Dims = None) -> Dimensions:
 
 def _not_by_torch(input: object) -> bool:
     """Return whether kernels are enabled, or torch has no complex dtypes on the device."""
-    return isinstance(input, Tensor) and (kernels_wanted() or not has_complex(input.device))
+    if not isinstance(input, Tensor):
+        return False
+    return kernels_wanted() is not None or not has_complex(input.device)
 
 
 def _named(function: Any, name: str) -> Any:

@@ -20,6 +20,7 @@ from trnfft._paths.interleaved import as_parts, as_spectrum
 from trnfft._planning.choice import LARGEST_IMAGE, LARGEST_RANK
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import broadcast
+from trnsci.core.backend.decision import Choice
 from trnsci.core.errors import ShapeError
 
 _NORMS = (None, "backward", "forward", "ortho")
@@ -34,10 +35,11 @@ kernels_wanted = LIBRARY.kernels_wanted
 
 def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
     """Return the transform ``kind`` ("fft", "irfft"...) of n points along one dimension."""
-    if kernels_wanted() and fits(kind, x, n, dim, norm):
+    choice = kernels_wanted()
+    if choice is not None and fits(kind, x, n, dim, norm):
         if n is None:
             n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
-        return _along(kind, x, n, dim, norm)
+        return _along(choice, kind, x, n, dim, norm)
     if x.device.type in devices.COMPLEX_DEVICES:
         return torch_path.transform(kind, x, n, dim, norm)
     return _on_host(torch_path.transform, kind, x, n, dim, norm)
@@ -45,12 +47,13 @@ def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
 
 def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Any:
     """Return the transform ``kind`` ("fftn", "irfftn"...) along several dimensions."""
-    if not kernels_wanted():
+    choice = kernels_wanted()
+    if choice is None:
         if x.device.type in devices.COMPLEX_DEVICES:
             return torch_path.transform_nd(kind, x, s, dims, norm)
         return _on_host(torch_path.transform_nd, kind, x, s, dims, norm)
     if _is_one_launch(kind, x, s, dims, norm):
-        return _together(kind, x, s, dims, norm)
+        return _together(choice, kind, x, s, dims, norm)
     kinds = ["fft" if kind in _FORWARD else "ifft"] * len(dims)
     if kind in REAL_INPUT or kind in HALF_SPECTRUM:
         kinds[-1] = kind[:-1]
@@ -135,13 +138,14 @@ def fits(kind: str, x: Value, n: int | None, dim: int, norm: Norm) -> bool:
     )
 
 
-def _along(kind: str, x: Value, n: int, dim: int, norm: Norm) -> Value:
+def _along(choice: Choice, kind: str, x: Value, n: int, dim: int, norm: Norm) -> Value:
     """Return a transform along one dimension by its operation; the others are batch dimensions."""
     from trnfft._paths.operations import TRANSFORM
 
     moved = x.movedim(dim, -1)
     flat = moved.reshape(math.prod(moved.shape[:-1]), moved.shape[-1])
-    parts = TRANSFORM(as_parts(flat), x.is_complex(), kind, n, norm or "backward")
+    flags = x.is_complex(), kind, n, norm or "backward"
+    parts = TRANSFORM.called(choice, as_parts(flat), *flags)
     result = parts if kind in HALF_SPECTRUM else as_spectrum(parts)
     return result.reshape(*moved.shape[:-1], result.shape[-1]).movedim(-1, dim)
 
@@ -155,7 +159,9 @@ def _is_one_launch(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], n
     )
 
 
-def _together(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Value:
+def _together(
+    choice: Choice, kind: str, x: Value, s: Sequence[int], dims: Sequence[int], norm: Norm
+) -> Value:
     """Return an N-D transform by one operation; the other dimensions are batch dimensions."""
     from trnfft._paths.operations import TRANSFORM_ND
 
@@ -163,6 +169,7 @@ def _together(kind: str, x: Value, s: Sequence[int], dims: Sequence[int], norm: 
     moved = x.movedim(tuple(dims), last)
     batch = moved.shape[: -len(dims)]
     flat = moved.reshape(math.prod(batch), *moved.shape[-len(dims) :])
-    parts = TRANSFORM_ND(as_parts(flat), x.is_complex(), kind, list(s), norm or "backward")
+    flags = x.is_complex(), kind, list(s), norm or "backward"
+    parts = TRANSFORM_ND.called(choice, as_parts(flat), *flags)
     result = parts if kind in HALF_SPECTRUM else as_spectrum(parts)
     return result.reshape(*batch, *result.shape[1:]).movedim(last, tuple(dims))

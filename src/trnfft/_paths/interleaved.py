@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from trnfft._complex.arguments import NATIVE, has_complex
+from trnfft._complex.arguments import COMPLEX_DEVICES, NATIVE
 from trnfft._complex.parts import Parts
 from trnfft.complex_tensor import ComplexTensor
 
@@ -30,7 +30,7 @@ def as_complex(parts: Tensor) -> Tensor:
 
 def as_spectrum(parts: Tensor) -> Tensor | ComplexTensor:
     """Return parts in a last dimension of two as a native tensor, else as a ComplexTensor."""
-    if parts.dtype in NATIVE and has_complex(parts.device):
+    if parts.dtype in NATIVE and parts.device.type in COMPLEX_DEVICES:
         return as_complex(parts)
     return ComplexTensor._of(Parts(*parts.unbind(-1)))
 

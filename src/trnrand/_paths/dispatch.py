@@ -30,9 +30,10 @@ def fill_stream(kind: Kind, source: Source, out: Tensor) -> None:
         source: Engine, seed, position and device.
         out: Tensor to fill; its dtype is one of ``FLOATS``, or int32 for words.
     """
-    if LIBRARY.kernels_wanted():
+    choice = LIBRARY.kernels_wanted()
+    if choice is not None:
         if out.dtype is not torch.float64:
-            out.copy_(draw(kind, source, out.numel(), out.dtype))
+            out.copy_(draw(choice, kind, source, out.numel(), out.dtype))
             return
         DRAW.refuse(_TOO_WIDE)
     torch_fill(kind, source, out)
@@ -42,5 +43,7 @@ def note_stream(kind: Kind, engine: EngineName, count: int, dtype: torch.dtype) 
     """Record for ``explain`` the path of standard samples."""
     if dtype is torch.float64:
         DRAW.refuse(_TOO_WIDE)
-    else:
-        draw(kind, Source(engine, 0, 0, torch.device("cpu")), count, dtype)
+        return
+    choice = LIBRARY.kernels_wanted()
+    if choice is not None:
+        draw(choice, kind, Source(engine, 0, 0, torch.device("cpu")), count, dtype)

@@ -18,13 +18,14 @@ from trnrand._library import LIBRARY
 from trnrand._paths.torch_path import torch_stream
 from trnrand._stream.words import Source
 from trnrand.engines import ENGINES, MASK, EngineName
+from trnsci.core.backend.decision import Choice
 from trnsci.core.backend.operation import Operation
 from trnsci.core.numbers.conversions import dtype_name
 
 _OPERANDS = {"philox": philox_operand, "threefry": threefry_operand}
 
 
-def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
+def draw(choice: Choice, kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
     """Return ``count`` standard samples from the start of a source, through the operation."""
     key = ENGINES[source.engine].key(source.seed)
     row = _OPERANDS[source.engine](key, source.start // 4, int(DOMAINS[kind]))
@@ -32,7 +33,8 @@ def draw(kind: Kind, source: Source, count: int, dtype: torch.dtype) -> Tensor:
     # The numbers are halves of 32 bits, the lower first: operator schemas have no unsigned 64-bit
     # integers.
     place = [half for n in (source.seed, source.start) for half in (n & MASK, n >> 32)]
-    return DRAW(operand, source.engine, place, kind, count, dtype_name(dtype))
+    flags = source.engine, place, kind, count, dtype_name(dtype)
+    return cast(Tensor, DRAW.called(choice, operand, *flags))
 
 
 def _draw(

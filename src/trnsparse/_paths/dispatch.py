@@ -11,7 +11,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from trnsci.core.backend.explanation import Step, note, recording
+from trnsci.core.backend.decision import Choice
+from trnsci.core.backend.explanation import Step, note
 from trnsci.core.interop import is_fake, without_function_modes, without_modes
 from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.numbers.values import inert
@@ -36,7 +37,8 @@ kernels_wanted = LIBRARY.kernels_wanted
 
 def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
     """Return the product of a matrix by rows and a dense vector or matrix."""
-    if not kernels_wanted():
+    choice = kernels_wanted()
+    if choice is None:
         return csr_product(matrix, b)
     from trnsparse._paths.operations import SPMM, TILED_SPMM
 
@@ -44,18 +46,18 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
     if values.ndim > 1 or b.ndim > 2:
         SPMM.refuse("the kernel takes one matrix and one right-hand side, not batches")
         return csr_product(matrix, b)
-    if b.ndim == 1:
-        return run_spmm(matrix, b.unsqueeze(-1)).squeeze(-1)
-    tiles = None
+    columns, tiles = b.unsqueeze(-1) if b.ndim == 1 else b, None
     if values.dtype in TILED and b.dtype is values.dtype:
-        if recording():
-            _show_plan(matrix, b)
+        if choice.recorded:
+            _show_plan(choice, matrix, columns)
         elif inert(values, b) and pattern.entries and b.numel():
-            tiles = matrix.tiles.chosen(values, pattern, b.shape[1])
+            tiles = matrix.tiles.chosen(values, pattern, columns.shape[1])
     if tiles is None:
-        return SPMM(values, pattern.pointers, pattern.indices, b)
-    places = tiles.pattern
-    return TILED_SPMM(tiles.data, places.pointers, places.indices, b, pattern.rows)
+        found = SPMM.called(choice, values, pattern.pointers, pattern.indices, columns)
+    else:
+        places = tiles.pattern.pointers, tiles.pattern.indices
+        found = TILED_SPMM.called(choice, tiles.data, *places, columns, pattern.rows)
+    return found.squeeze(-1) if b.ndim == 1 else found
 
 
 def spmm_like(matrix: RowMatrix, b: Tensor) -> Callable[[Tensor], Tensor]:
@@ -68,12 +70,12 @@ def run_column_spmv(transposed: RowMatrix, b: Tensor) -> Tensor | None:
     return None if kernels_wanted() else column_product(transposed, b)
 
 
-def _show_plan(matrix: RowMatrix, b: Tensor) -> None:
+def _show_plan(choice: Choice, matrix: RowMatrix, b: Tensor) -> None:
     """Record the predicted times of a product for ``explain``."""
     from trnsparse._paths.operations import SPMM
 
     pattern = matrix.pattern
-    path, _ = SPMM.choose(matrix.values, pattern.pointers, pattern.indices, b)
+    path = SPMM.decide(choice, (matrix.values, pattern.pointers, pattern.indices, b)).path
     given = pattern.exposed  # derived tensors have no values in an explanation
     if path != "pytorch" and not any(map(is_fake, given)):
         with without_modes(), without_function_modes():

@@ -74,7 +74,7 @@ def inert(*tensors: Tensor) -> bool:
 
     True if they are ``concrete`` and neither autograd, forward mode nor autocast applies.
     """
-    if not concrete(*tensors) or forward_level() >= 0 or autocast_on(*tensors):
+    if not concrete(*tensors) or autocast_on(*tensors) or forward_level() >= 0:
         return False
     for tensor in tensors:
         if tensor.requires_grad:

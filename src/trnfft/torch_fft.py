@@ -14,9 +14,10 @@ from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from trnfft import nd
 from trnfft._complex.arguments import has_complex
+from trnfft._library import kernels_wanted
 from trnfft._paths.arguments import Dims, Norm
-from trnfft._paths.dispatch import fits, kernels_wanted, transform
 from trnfft.complex_tensor import ComplexTensor
+from trnfft.transforms import fits, transform
 
 __all__ = [
     "fft",

@@ -6,10 +6,10 @@ import torch
 from torch.func import vjp
 
 import trnfft
+import trnfft.nki
 from each_case import each_case
 from pairwise import pairwise
 from trnfft._library import LIBRARY
-from trnfft._paths import complex_products, operations  # noqa: F401  (declare operations)
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
 

@@ -236,6 +236,15 @@ class Library:
     def _check_precision(self, function: str, name: str) -> None:
         check_level(f"{self.name}.{function}", name, (*LEVELS, *self.published))
 
+    def examples(self) -> dict[str, Any]:
+        """Return the examples of the operations declared so far, by name."""
+        declared = (operation.examples.items() for operation in self.operations.values())
+        return {name: make() for examples in declared for name, make in examples}
+
+    def evidence(self) -> tuple[Any, ...]:
+        """Return the validation cases of the operations declared so far."""
+        return tuple(case for each in self.operations.values() for case in each.evidence)
+
     def no_kernel(self, function: str) -> None:
         """Report the call of a public function that has no kernel: torch computes it.
 

@@ -300,15 +300,10 @@ TRANSFORM_ND = Transform(
     "transform_nd",
     _transform_nd_launch,
     examples={
-        **{
-            name: lambda: example(random_tensor(4, 8))
-            for kind in ("fft", "ifft", "rfft", "ihfft")
-            for name in (f"{kind}2", f"{kind}n")
-        },
+        **{name: lambda: example(random_tensor(4, 8)) for name in __all__},
         **{
             name: lambda: example(random_tensor(4, 8, dtype=torch.complex64))
-            for kind in ("irfft", "hfft")
-            for name in (f"{kind}2", f"{kind}n")
+            for name in ("hfft2", "hfftn", "irfft2", "irfftn")
         },
         "fftn, 3-D": lambda: example(random_tensor(2, 3, 4)),
     },

@@ -53,7 +53,7 @@ class Launcher:
 
 def _simulated(kernel: Any, args: tuple[Any, ...], home: torch.device) -> Any:
     """Run a kernel on NumPy arrays, which the simulators of AWS and of nkisim both accept."""
-    simulate = SIMULATE.get()
+    simulate = SIMULATE.get() if SIMULATE.used else None
     if simulate is None:
         from trnsci.core.nki import nki
 

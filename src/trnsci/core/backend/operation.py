@@ -296,22 +296,15 @@ class Operation:
         """Compute the result with the kernel; if that fails, with torch."""
         conjugate, negative = with_conjugate_views()
         with conjugate, negative:
-            return self._computed(args)
-
-    def _computed(self, args: tuple[Any, ...]) -> Any:
-        path = _PATH.get() or self.library.path()
-        if path == "pytorch":  # the backend was changed after the call was compiled
-            return self._by_reference(args)
-        try:
-            return _each_of(self._run_kernel(Launcher(path), *args), _dense)
-        except Exception as error:
-            if self.library.required():
-                raise
-            report_fallback(self.qualified_name, error, self.library.require_nki.name)
-            return self._by_reference(args)
-
-    def _by_reference(self, args: tuple[Any, ...]) -> Any:
-        return _each_of(self.reference(*args), lambda result: _own(result, args))
+            path = _PATH.get() or self.library.path()
+            if path != "pytorch":  # else the backend was changed after the call was compiled
+                try:
+                    return _each_of(self._run_kernel(Launcher(path), *args), _dense)
+                except Exception as error:
+                    if self.library.required():
+                        raise
+                    report_fallback(self.qualified_name, error, self.library.require_nki.name)
+            return _each_of(self.reference(*args), lambda result: _own(result, args))
 
     def _run_kernel(self, launcher: Launcher, *args: Any) -> Any:
         if launcher.path == "nki" and not self.library.has_nki:

@@ -49,7 +49,7 @@ __all__ = [
 Matrix: TypeAlias = SparseMatrix | Tensor | Product
 
 
-@untraced("cg", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 def cg(
     A: Matrix,
@@ -98,7 +98,7 @@ def cg(
     return _solved("cg", method, Operands(A, b, x0, M), rule, on_failure, hermitian=True)
 
 
-@untraced("minres", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 def minres(
     A: Matrix,
@@ -147,7 +147,7 @@ def chebyshev_steps(lam_min: float, lam_max: float, tol: float) -> int:
     return needed_steps("chebyshev_steps", lam_min, lam_max, tol)
 
 
-@untraced("chebyshev", STEPS)
+@untraced(STEPS)
 def chebyshev(
     A: Matrix,
     b: Tensor,
@@ -186,7 +186,7 @@ def chebyshev(
     return _solved("chebyshev", method, Operands(A, b, x0), rule, on_failure, hermitian=True)
 
 
-@untraced("richardson", STEPS)
+@untraced(STEPS)
 def richardson(
     A: Matrix,
     b: Tensor,
@@ -213,7 +213,7 @@ def richardson(
     return _solved("richardson", method, Operands(A, b, x0), rule, on_failure)
 
 
-@untraced("power_iteration", STEPS)
+@untraced(STEPS)
 def power_iteration(
     A: Matrix,
     v0: Tensor | None = None,

@@ -36,7 +36,7 @@ from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, Run, add_source_findings
 from nkisim.runs.host import kernel_name, kernel_parameters
 from nkisim.suggestions import suggestion
-from nkisim.versions import VERSIONS, at, dropped, in_force, judged_by
+from nkisim.versions import JIT_CONFIGS, VERSIONS, at, dropped, in_force, judged_by
 from nkisim.versions import chosen as chosen_version
 
 PLATFORM_TARGET = declare(
@@ -183,9 +183,10 @@ def _made_kernel(function: Callable[..., Any] | None, given: dict[str, Any]) -> 
             error=NkiCallError,
             stops=True,
         )
-    if given:
+    ignored = [name for name in given if name not in at(version, (), JIT_CONFIGS)]
+    if ignored:
         warnings.warn(
-            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(given)} in NKI {version}; remove the "
+            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(ignored)} in NKI {version}; remove the "
             f"argument",
             DeprecationWarning,
             stacklevel=3,

@@ -6,9 +6,9 @@ destination. Elements that no rank sends are unchanged.
 
 In NKI 0.3.0 the metadata has a column for every rank of the world and two to four rows. Row 2 is an
 input, and received runs are stored back to back. From 0.4.0 on the metadata has a column for every
-rank of the group and three rows, or four with the starts of received runs. Row 2 is an output,
-received runs are in slots of equal size, and the metadata may be in SBUF. Core 0 of a rank reads
-and writes the metadata.
+rank of the group and three or four rows. Row 2 is an output, row 3 is read with ``has_rdispls``
+only; otherwise received runs are in slots of equal size. The metadata may be in SBUF. Core 0 of a
+rank reads and writes the metadata.
 """
 
 from __future__ import annotations
@@ -87,8 +87,7 @@ class Layout(NamedTuple):
     def rows(self, known: bool, placed: bool) -> tuple[int, int]:
         """Return the smallest and the largest number of rows of the metadata."""
         if self.grouped:
-            rows = 4 if placed else 3
-            return rows, rows
+            return 4 if placed else 3, 4  # row 3 is ignored without placed
         return 4 if placed else 3 if known else 2, 4
 
 
@@ -349,9 +348,10 @@ def _row_views(call: Call, layout: Layout, columns: int) -> list[NkiTensor]:
     least, most = layout.rows(call.known, call.placed)
     metadata, shape = call.metadata, call.metadata.shape
     in_sbuf = metadata.buffer is MemoryRegion.sbuf
-    wanted = f"({least}, {columns})"
+    rows = str(least) if least == most else f"{least} to {most}"
+    wanted = f"({rows}, {columns})"
     if layout.grouped:
-        wanted += f" in HBM, (1, {least}, {columns}) in SBUF"
+        wanted += f" in HBM, (1, {rows}, {columns}) in SBUF"
     rank = 3 if in_sbuf and layout.grouped else 2
     legal = len(shape) == rank and least <= shape[-2] <= most and shape[-1] == columns
     legal = (
@@ -391,7 +391,7 @@ def _metadata(call: Call, layout: Layout) -> tuple[list[NkiTensor], Callable[[],
         complain(rules.VARYING_LIMIT, call.name, fault.why, fault.fix, fault.operand)
     columns = call.size if layout.grouped else world(call.at.core)[1]
     rows = _row_views(call, layout, columns)
-    used = [i for i in range(len(rows)) if i != 2 or not layout.grouped]
+    used = [0, 1, *((3,) if call.placed else ())] if layout.grouped else range(len(rows))
 
     def read_rows() -> Array:
         meta = np.zeros((4, columns), np.int64)

@@ -64,6 +64,7 @@ CHANGES: Mapping[str, Mapping[str, Held]] = {
     },
     "L037": {"0.7.0": Held("changes", "a name that the body rebinds: L073", "stated")},
     "L050": {"0.7.0": Held("off", "integers of Python; scalars that wrap: D054", "stated")},
+    "L053": {"0.7.0": Held("off", "Python orders the members of nc_version", "assumed")},
     "L057": {
         "0.7.0": Held("changes", "an object without value equality", "assumed", level="warning")
     },
@@ -78,6 +79,7 @@ CHANGES: Mapping[str, Mapping[str, Held]] = {
     "A016": {"0.7.0": Held("off", "assumed for the kernel's own signature too", "assumed")},
     "A017": {"0.7.0": Held("off", "identity, as in Python")},
     "A018": {"0.7.0": Held("changes", "a list is no key of a cache", "assumed", level="warning")},
+    "R003": {"0.7.0": Held("off", "nl.affine_range is range, which is in order", "stated")},
     "A045": {
         "0.7.0": Held("changes", "also depends_on without kind, NKI_COMPILER_FRONTEND", "stated")
     },

@@ -440,3 +440,38 @@ def good_S057_count_apart(mask):
     found = nl.ndarray((32, 65), dtype=nl.int32, buffer=nl.sbuf)
     nisa.nonzero_with_count(dst=found, src=nl.load(mask))
     return stored(found[0:1])
+
+
+LOOPS = {"nki": "0.7", "lnc": 1}
+
+
+def picked_rows(a, rows, mode):
+    """Return the body of a compiled loop that gathers rows by index."""
+    out = nl.ndarray((16, a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
+    index = nl.load(rows)
+
+    def body(i):
+        tile = nl.ndarray((16, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
+        nisa.memset(dst=tile, value=0.0)
+        table = a.ap([[a.shape[1], 16], [1, a.shape[1]]], vector_offset=index, indirect_dim=0)
+        nisa.dma_copy(dst=tile, src=table, oob_mode=mode)  # here
+        nisa.dma_copy(dst=out, src=tile)
+
+    return out, body
+
+
+@twin(
+    *(f32(64, 32), np.arange(16, dtype=np.int32)[:, None]),
+    parts=(picked_rows,),
+    options=LOOPS,
+)
+def bad_M051(a, rows):
+    out, body = picked_rows(a, rows, nisa.oob_mode.skip)
+    nl.fori_loop(0, 2, body)
+    return out
+
+
+def good_M051(a, rows):
+    out, body = picked_rows(a, rows, nisa.oob_mode.error)
+    nl.fori_loop(0, 2, body)
+    return out

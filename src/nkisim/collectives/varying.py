@@ -32,7 +32,7 @@ from nkisim.machine import Core, NkiInstruction, current_core, handle_of
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import at as by_version
-from nkisim.versions import in_force
+from nkisim.versions import in_force, since
 
 _RANKS_OF_A_DEVICE = 4  # each rank has two cores
 
@@ -139,8 +139,7 @@ _GATHER = Layout(True, _of_one_device)
 _ALL_TO_ALL = {
     "0.4.0": Layout(True, _of_switches),
     "0.6.0": Layout(True, _placed_on_switches),
-    # has_rdispls needs groups that span nodes; the ranks of a node are not known here.
-    "0.7.0": Layout(True, _of_switches),
+    "0.7.0": Layout(True, _of_switches),  # and C046 for has_rdispls
 }
 
 
@@ -389,6 +388,8 @@ def _metadata(call: Call, layout: Layout) -> tuple[list[NkiTensor], Callable[[],
     """Return the rows of the metadata and a function that reads them, after the checks."""
     for fault in layout.limits(call):
         complain(rules.VARYING_LIMIT, call.name, fault.why, fault.fix, fault.operand)
+    if call.name.startswith("all_to_all_v") and since("0.7.0"):
+        _check_placement(call)
     columns = call.size if layout.grouped else world(call.at.core)[1]
     rows = _row_views(call, layout, columns)
     used = [0, 1, *((3,) if call.placed else ())] if layout.grouped else range(len(rows))
@@ -400,6 +401,18 @@ def _metadata(call: Call, layout: Layout) -> tuple[list[NkiTensor], Callable[[],
         return meta
 
     return rows, read_rows
+
+
+def _check_placement(call: Call) -> None:
+    """Flag places within a node, and without places a destination that is not ranks times src."""
+    src, dst, size = call.src, call.dst, call.size
+    if call.placed and call.at.core.generation.number < 4:
+        fix = "leave has_rdispls out, unless every group has ranks of several nodes"
+        complain(rules.PLACED_IN_NODE, call.name, "has_rdispls is True", fix, "has_rdispls")
+    elif not call.placed and dst.size != size * src.size:
+        why = f"dsts[0] has {dst.size} elements, not {size} ranks times {src.size} of srcs[0]"
+        fix = f"make the destination of {size * src.size} elements"
+        complain(rules.VARYING_SIZE, call.name, why, fix, "dsts[0]")
 
 
 def _transfer(

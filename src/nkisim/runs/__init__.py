@@ -19,6 +19,7 @@ from nkisim.checks import (
     Detectors,
     check_arguments,
     check_capacity,
+    check_loops,
     check_outputs,
     kernel_findings,
     lead_with_origins,
@@ -28,6 +29,7 @@ from nkisim.checks import (
     report_unbound,
 )
 from nkisim.checks.history import bits_of
+from nkisim.collectives.groups import check_exchanged
 from nkisim.collectives.varying import check_triggered
 from nkisim.compiled import arithmetic, run_with
 from nkisim.diagnostics import (
@@ -209,6 +211,7 @@ class Run:
             version=options.version(),
             has_grid=self.kernel.cores is not None,
             tracker=tracker,
+            lnc=options.logical_cores(),
             **place,
         )
         self._cores.append(core)
@@ -276,6 +279,7 @@ class Run:
         for rank, (shared, made, host) in enumerate(by_rank):
             if shared is not None:
                 _check_shared(shared, made)
+                check_loops(*made)
             returned = results[rank * cores : (rank + 1) * cores]
             result = next((r for r in returned if r is not None), None)
             outputs.append(self._finished(made, host, result))
@@ -323,6 +327,7 @@ class Run:
         for core in cores:
             check_capacity(core, self.place)
             check_triggered(core)
+            check_exchanged(core, tensors_of(result))
         if self._recorder.watches_values and self.options.values:
             outputs = nonfinite_outputs(result)
             if outputs and host.inputs_are_finite():

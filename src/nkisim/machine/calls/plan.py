@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from nkisim.diagnostics import declare, flag
 from nkisim.machine.accesses import note_read, note_written, note_written_somewhere, trace_read
 from nkisim.machine.accumulation import begin_sum, note_sum
 from nkisim.machine.calls.columns import Columns, staged_sum
@@ -50,6 +51,15 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
 from nkisim.spec.instruction import Arithmetic, Instruction
 from nkisim.spec.operands import Operand
+from nkisim.versions.rules import is_off
+
+SKIPPING_IN_LOOP = declare(
+    "M051",
+    "skipping-in-loop",
+    "A DMA with oob_mode.skip fills a tile in SBUF inside a compiled loop.",
+    "a user saw the compiler fail to spill the tile (NCC_IGCA103)",
+    severity="warning",
+)
 
 _COPIES = ("dma_copy", "tensor_copy")
 """Instructions that change nothing if source and destination are the same region."""
@@ -85,6 +95,7 @@ class Plan:
         "copies",
         "engine",
         "fast",
+        "fills_skipping",
         "follow",
         "inexact",
         "instruction",
@@ -156,6 +167,11 @@ class Plan:
         written = {call[name].buffer for _, name in self.writes}
         self.scatters = self.resolution.skips and any(
             call[name].indirection is not None for _, name in self.writes
+        )
+        self.fills_skipping = (
+            self.resolution.skips
+            and self.resolution.dynamic
+            and any(call[name].buffer is MemoryRegion.sbuf for _, name in self.writes)
         )
         self.may_overlap = (
             len(self.writes) > 1
@@ -240,6 +256,8 @@ class Plan:
             if resolved is None:  # out of bounds: skipped
                 return
             arguments, selected = resolved
+        if self.fills_skipping and core.scope:
+            self._flag_skipping()
         self._note_use(core.clock, values)
         onto_itself = self.copies and self._copies_onto_itself(arguments)
         tracker, step = core.tracker, None
@@ -305,6 +323,19 @@ class Plan:
             if read._storage is written._storage and read is not written:
                 return True
         return False
+
+    def _flag_skipping(self) -> None:
+        """Flag a transfer of a compiled loop that leaves rows of a tile in SBUF unwritten."""
+        if not is_off(SKIPPING_IN_LOOP.id):
+            name = self.instruction.name
+            flag(
+                SKIPPING_IN_LOOP,
+                f"{name} with oob_mode.skip fills a tile in SBUF inside a compiled loop",
+                instruction=name,
+                operand="dst",
+                seen="oob_mode.skip in a compiled loop",
+                fix="clip the indices, or unroll the loop with range",
+            )
 
     def _copies_onto_itself(self, arguments: Sequence[Any]) -> bool:
         """Return whether a copy leaves all bytes as they are, written or not, as a fence does."""

@@ -327,7 +327,8 @@ def test_metadata_has_three_or_four_rows(nki, rows):
 
     x = np.arange(8, dtype=np.float32)
     metadata = np.array([[4, 4], [0, 4], [9, 9], [9, 9]][:rows], np.uint32)
-    simulated = nkisim.simulate(kernel, nki=nki, target="gen3", ranks=2)
+    short = ("C043", "C044", "C045")
+    simulated = nkisim.simulate(kernel, nki=nki, target="gen3", ranks=2, ignore=short)
     outputs = simulated([(x, metadata), (x + 100, metadata)])
     assert "C029" not in simulated.report.codes
     np.testing.assert_array_equal(outputs[0], [0, 1, 2, 3, 100, 101, 102, 103])

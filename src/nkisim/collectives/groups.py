@@ -198,9 +198,9 @@ def _check_moved(core: Core, name: str, moved: Moved, place: Place) -> None:
         for i, tensor in enumerate(tensors):
             part = f"{operand}[{i}]"
             if tensor.origin.is_argument:
-                _refuse_io(name, part, tensor, "an argument of the kernel", place)
+                _refuse_io(name, part, tensor.name, "an argument of the kernel", place)
             elif is_hbm(tensor.buffer):
-                found.append((part, tensor))
+                found.append((part, tensor.life))
                 if not (tensor.life.name or is_off("C044")):
                     why = f"{part} `{tensor.name}` was made without name="
                     complain(
@@ -215,18 +215,18 @@ def _check_moved(core: Core, name: str, moved: Moved, place: Place) -> None:
 
 def check_exchanged(core: Core, returned: Collection[NkiTensor]) -> None:
     """Flag the collectives of a finished core that read or wrote outputs of the kernel."""
-    outputs = {id(tensor._storage) for tensor in returned}
+    outputs = {tensor.life for tensor in returned}
     for place, name, operands in core.exchanged:
-        for part, tensor in operands:
-            if id(tensor._storage) in outputs:
-                _refuse_io(name, part, tensor, "an output of the kernel", place)
+        for part, life in operands:
+            if life in outputs:
+                _refuse_io(name, part, life.label, "an output of the kernel", place)
 
 
-def _refuse_io(name: str, part: str, tensor: NkiTensor, what: str, place: Place) -> None:
+def _refuse_io(name: str, part: str, label: str, what: str, place: Place) -> None:
     reads = part.startswith("srcs")
     flag(
         rules.IO_TENSOR,
-        f"{name} {'reads' if reads else 'writes'} {part} `{tensor.name}`, {what}",
+        f"{name} {'reads' if reads else 'writes'} {part} `{label}`, {what}",
         instruction=name,
         operand=part,
         seen=what,

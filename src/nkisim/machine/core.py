@@ -14,7 +14,7 @@ from nkisim.arch import Generation
 from nkisim.diagnostics import Place, Recorder, flag, user_place
 from nkisim.machine.cluster import Member
 from nkisim.machine.tracking import Effect, Step, Tracked, Tracker
-from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
+from nkisim.memory import CoreMemory, Lifetime, NkiTensor, SharedHbm
 from nkisim.memory.tensor.refused import KERNEL_CODE
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
@@ -129,7 +129,7 @@ class Core:
             enclosing iteration, negative if its bounds are constants, and the iteration.
         lnc: Physical cores of a logical core of the chip.
         loops: Each device loop that has run, by its number and those of the loops around it.
-        exchanged: Line and instruction of each collective, with its operands in HBM.
+        exchanged: Line and name of each collective, with its operands in HBM that the kernel made.
         handles: Whether instructions return handles.
         prepared: The prepared collective that awaits its trigger, or None.
         edges: For each instruction, the numbers of the instructions that it waits for by handles.
@@ -216,7 +216,7 @@ class Core:
         self._entered = 0
         self.lnc = lnc
         self.loops: dict[tuple[int, ...], Turns] = {}
-        self.exchanged: list[tuple[Place, str, list[tuple[str, NkiTensor]]]] = []
+        self.exchanged: list[tuple[Place, str, list[tuple[str, Lifetime]]]] = []
         self.handles = has(version, "nki.isa", "NkiInstruction")
         self.prepared: Any = None
         self.edges: dict[int, set[int]] = {}

@@ -25,6 +25,10 @@ ARGUMENTS = "nkisim.arguments"
 
 _COMMANDS = {
     "check": ("checking", "Check the kernels of each FILE, or one of them, on every generation."),
+    "explain-log": (
+        "logs",
+        "Print what the codes in LOG mean, a file of the compiler's or the runtime's output.",
+    ),
     "find": ("finding", "Print the calls of NKI that WORDS mean, with their signatures."),
     "info": (
         "information",

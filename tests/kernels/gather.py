@@ -442,36 +442,31 @@ def good_S057_count_apart(mask):
     return stored(found[0:1])
 
 
-LOOPS = {"nki": "0.7", "lnc": 1}
-
-
-def picked_rows(a, rows, mode):
-    """Return the body of a compiled loop that gathers rows by index."""
-    out = nl.ndarray((16, a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
-    index = nl.load(rows)
-
-    def body(i):
-        tile = nl.ndarray((16, a.shape[1]), dtype=a.dtype, buffer=nl.sbuf)
-        nisa.memset(dst=tile, value=0.0)
-        table = a.ap([[a.shape[1], 16], [1, a.shape[1]]], vector_offset=index, indirect_dim=0)
-        nisa.dma_copy(dst=tile, src=table, oob_mode=mode)  # here
-        nisa.dma_copy(dst=out, src=tile)
-
-    return out, body
-
-
 @twin(
     *(f32(64, 32), np.arange(16, dtype=np.int32)[:, None]),
-    parts=(picked_rows,),
-    options=LOOPS,
+    options={"nki": "0.7", "lnc": 1},
 )
 def bad_M051(a, rows):
-    out, body = picked_rows(a, rows, nisa.oob_mode.skip)
+    out, index = nl.ndarray((16, 32), dtype=a.dtype, buffer=nl.shared_hbm), nl.load(rows)
+
+    def body(i):
+        tile = nl.zeros((16, 32), dtype=a.dtype, buffer=nl.sbuf)
+        table = a.ap([[32, 16], [1, 32]], vector_offset=index, indirect_dim=0)
+        nisa.dma_copy(dst=tile, src=table, oob_mode=nisa.oob_mode.skip)  # here
+        nisa.dma_copy(dst=out, src=tile)
+
     nl.fori_loop(0, 2, body)
     return out
 
 
 def good_M051(a, rows):
-    out, body = picked_rows(a, rows, nisa.oob_mode.error)
+    out, index = nl.ndarray((16, 32), dtype=a.dtype, buffer=nl.shared_hbm), nl.load(rows)
+
+    def body(i):
+        tile = nl.zeros((16, 32), dtype=a.dtype, buffer=nl.sbuf)
+        table = a.ap([[32, 16], [1, 32]], vector_offset=index, indirect_dim=0)
+        nisa.dma_copy(dst=tile, src=table)
+        nisa.dma_copy(dst=out, src=tile)
+
     nl.fori_loop(0, 2, body)
     return out

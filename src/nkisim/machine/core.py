@@ -133,6 +133,8 @@ class Core:
         handles: Whether instructions return handles.
         prepared: The prepared collective that awaits its trigger, or None.
         edges: For each instruction, the numbers of the instructions that it waits for by handles.
+        scheduled: Whether the kernel has a schedule, whose edges name instructions.
+        named: Numbers of the instructions with each name, if it has.
         register_spans: Instruction numbers of the creation and the last read of each register.
         mask_fills: Places where the lowest float32 number first became minus infinity.
         garbage: Garbage that the running instruction has read.
@@ -156,6 +158,7 @@ class Core:
         "mask_fills",
         "member",
         "memory",
+        "named",
         "no_reorder_depth",
         "num_programs",
         "plain",
@@ -164,6 +167,7 @@ class Core:
         "program_id",
         "recorder",
         "register_spans",
+        "scheduled",
         "scope",
         "tick",
         "tracker",
@@ -188,6 +192,7 @@ class Core:
         shared: SharedHbm | None = None,
         tracker: Tracker | None = None,
         lnc: int = 1,
+        scheduled: bool = False,
     ) -> None:
         self.generation = generation
         self.memory = CoreMemory(
@@ -220,6 +225,8 @@ class Core:
         self.handles = has(version, "nki.isa", "NkiInstruction")
         self.prepared: Any = None
         self.edges: dict[int, set[int]] = {}
+        self.scheduled = scheduled
+        self.named: dict[str, list[int]] = {}
         self.asked: set[str] = set()
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)

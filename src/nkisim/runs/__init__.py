@@ -42,7 +42,16 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
+from nkisim.machine import (
+    CORE,
+    Cluster,
+    Core,
+    Member,
+    NamedOrder,
+    Stopped,
+    apply_schedule,
+    one_blas_thread,
+)
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.memory.tensor.refused import KERNEL_CODE, report_missing
@@ -83,6 +92,8 @@ class _Runnable(Protocol):
     def function(self) -> Callable[..., Any]: ...
     @property
     def cores(self) -> int | None: ...
+    @property
+    def schedule(self) -> NamedOrder: ...
     @property
     def parameters(self) -> list[inspect.Parameter]: ...
     def arguments(
@@ -178,6 +189,11 @@ class Run:
                         stopped.add_note(f"in the source: {finding.summary}, {finding.place}")
             self.enter()
 
+    @property
+    def edges(self) -> list[dict[int, set[int]]]:
+        """For each core, by number of an instruction, those that it waits for by edges."""
+        return [core.edges for core in self._cores]
+
     def enter(self) -> None:
         """Add the run to the ledger of the process, if one is open."""
         enter(kernel_name(self.kernel.function), self.place, self.report)
@@ -212,6 +228,7 @@ class Run:
             has_grid=self.kernel.cores is not None,
             tracker=tracker,
             lnc=options.logical_cores(),
+            scheduled=bool(self.kernel.schedule),
             **place,
         )
         self._cores.append(core)
@@ -326,6 +343,7 @@ class Run:
         check_outputs(result, cores[0], self.place)
         for core in cores:
             check_capacity(core, self.place)
+            apply_schedule(core, self.kernel.schedule, self.place)
             check_triggered(core)
             check_exchanged(core, tensors_of(result))
         if self._recorder.watches_values and self.options.values:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import multiprocessing
 import pickle
@@ -109,7 +110,7 @@ def tune(
     def tuned(*args: Any, **kwargs: Any) -> Tuning:
         call = given(Arguments(*wanted.arguments(args, kwargs)))
         problem = _Problem(
-            Kernel(wanted.function, wanted.cores), call, target, options, max_seconds
+            dataclasses.replace(wanted, bound=((), {})), call, target, options, max_seconds
         )
         results = []
         for outcome in _outcomes(problem, variants, jobs, file):

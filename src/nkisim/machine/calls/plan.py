@@ -258,6 +258,9 @@ class Plan:
             arguments, selected = resolved
         if self.fills_skipping and core.scope:
             self._flag_skipping()
+        if core.scheduled:
+            name = values[self.instruction.parameters.index("name")]
+            core.named.setdefault(name, []).append(core.clock)
         self._note_use(core.clock, values)
         onto_itself = self.copies and self._copies_onto_itself(arguments)
         tracker, step = core.tracker, None

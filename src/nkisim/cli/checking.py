@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from nkisim.cli.group import commands, format_option, nki_option
+from nkisim.cli.group import commands, format_option, lnc_option, nki_option
 from nkisim.cli.streams import Stdout, claimed_stdout
 from nkisim.cli.targets import project_of, split_name, stdin_file, targets_of
 from nkisim.diagnostics.formats import FORMATS, rendered, wants_colour
@@ -51,6 +51,7 @@ class _Check(click.Command):
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @format_option(*FORMATS)
 @nki_option
+@lnc_option
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--only", multiple=True, help=f"Rules to check: {_COMMAS}.")
 @click.option("--ignore", multiple=True, help=f"Rules to exclude: {_COMMAS}.")

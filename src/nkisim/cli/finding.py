@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from nkisim.cli.group import commands, format_option, nki_option
+from nkisim.diagnostics.codes import is_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -37,9 +38,14 @@ def find(words: tuple[str, ...], form: str) -> int:
     WORDS are the name of a function, such as nisa.nc_matmul, which is printed with its
     documentation; a name that NKI does not have, such as nisa.multiply or torch.gather; or an
     operation in words. In code x and y are tiles of p partitions and n columns, and table is a
-    tensor in HBM. Exit status: 0 found, 1 nothing found.
+    tensor in HBM. A code of the compiler, such as NCC_IBIR440, is explained instead. Exit status: 0
+    found, 1 nothing found.
     """
     text = " ".join(words)
+    if is_code(text):
+        from nkisim.cli.logs import find_code
+
+        return find_code(text.strip(), form)
     known = calls()
     remedy, found = meant(text, known)
     if form == "json":

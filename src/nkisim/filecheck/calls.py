@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import traceback
 from collections.abc import Iterator, Mapping
@@ -232,7 +233,7 @@ def with_shapes(call: KernelCall, shapes: Shapes) -> KernelCall:
     args, kwargs = call.kernel.arguments(call.args, call.kwargs)
     names = argument_names(parameters, len(args))
     args = tuple(given.pop(name, value) for name, value in zip(names, args, strict=True))
-    kernel = Kernel(call.kernel.function, call.kernel.cores)
+    kernel = dataclasses.replace(call.kernel, bound=((), {}))
     expected = call.expected if callable(call.expected) else None
     return KernelCall(call.name, kernel, args, {**kwargs, **given}, expected)
 

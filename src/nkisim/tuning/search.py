@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import multiprocessing
 import pickle
@@ -115,7 +116,7 @@ def tune(
     def tuned(*args: Any, **kwargs: Any) -> Tuning:
         call = _without(wanted, space, given(Arguments(*wanted.arguments(args, kwargs))))
         problem = _Problem(
-            Kernel(wanted.function, wanted.cores), call, target, options, max_seconds
+            dataclasses.replace(wanted, bound=((), {})), call, target, options, max_seconds
         )
         right = _right(problem, reference)
         results = []

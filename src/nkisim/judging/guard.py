@@ -35,7 +35,8 @@ _PERMITTED = ("sys._getframe", "sys._getframemodulename")
 _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_TRUSTED = (_PACKAGE, os.path.abspath(threadpoolctl.__file__))
+_IMPORTING = "<frozen importlib"  # which reads the bytecode of a library that a kernel imports
+_TRUSTED = (_PACKAGE, os.path.abspath(threadpoolctl.__file__), _IMPORTING)
 _LIBRARY = tuple(
     os.path.realpath(path) + os.sep
     for path in (

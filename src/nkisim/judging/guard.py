@@ -81,8 +81,9 @@ class Guard:
                     self._end(f"opens {arguments[0]!r}", caller)
             elif kind == "import":
                 # Machine code has a file name; no other event of an import has one.
-                if arguments[1] is not None and not _is_of_library(arguments[1]):
-                    self._end(f"loads {arguments[1]!r}", caller)
+                file = arguments[1]
+                if file is not None and not _source_of(file).startswith(_LIBRARY):
+                    self._end(f"loads {file!r}", caller)
             elif kind == "always" or self._is_theirs(kind, caller):
                 first = f" {arguments[0]!r}" if arguments else ""
                 self._end(f"calls {event}{first}"[:200], caller)
@@ -94,8 +95,7 @@ class Guard:
             return False
         if isinstance(mode, str) and set(mode) & set("wax+"):
             return False
-        name = os.fsdecode(path)
-        return _is_of_library(name) or os.path.realpath(name).startswith(self._folder)
+        return _source_of(os.fsdecode(path)).startswith((*_LIBRARY, self._folder))
 
     def _is_theirs(self, kind: str, frame: FrameType | None) -> bool:
         """Return whether the untrusted code asks for it, directly or through a library."""
@@ -144,11 +144,11 @@ def _kind(event: str) -> str:
     return "by caller" if event.startswith(_BY_CALLER) else ""
 
 
-def _is_of_library(file: str) -> bool:
-    """Return whether a file, or the source file of bytecode, is of Python or a trusted package."""
+def _source_of(file: str) -> str:
+    """Return a file, or the source file of bytecode, without links."""
     with contextlib.suppress(ValueError):
         file = importlib.util.source_from_cache(file)
-    return os.path.realpath(file).startswith(_LIBRARY)
+    return os.path.realpath(file)
 
 
 def _caller() -> FrameType | None:

@@ -16,7 +16,12 @@ from .references import ROWS, matmul
 SHAPES = "a=f32[256,64] b=f32[256,128]"
 QUICKER = {"hostile": False, "shapes": False}
 #: Cheats that other shapes or hostile values find.
-ELSEWHERE = ("a cache between calls", "right at the given shapes", "large values clamped", "a narrower type inside")
+ELSEWHERE = (
+    "a cache between calls",
+    "right at the given shapes",
+    "large values clamped",
+    "a narrower type inside",
+)
 
 UNUSUAL = {
     "add_in_transfers": (lambda a, b: a + b, "a=f32[128,256] b=f32[128,256]"),

@@ -103,28 +103,26 @@ def test_mistakes_on_the_command_line(command, reference, kernel, options, text)
     assert text in error
 
 
-BROKEN_OFF = """
+UNEQUAL = """
 @nki.jit
-def broken_off(x):
-    tile = nl.load(x)
-    for i in nl.dynamic_range(0, 8):
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0)
-        if x.shape[0] > 4:
-            break
+def unequal(x):
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    scales = [1.0, 1.5, 1.25]
+    for i in nl.dynamic_range(0, 3):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scales.pop())
     return stored(tile, x.dtype)
 """
 
 
 def test_no_verdict_on_what_no_program_can_hold(command, tmp_path):
-    (tmp_path / "kernels.py").write_text(RIGHT + BROKEN_OFF)
-    status, out, _ = judged(command, "scale", *SHAPES, kernel="broken_off")
-    assert status == 6
-    assert "no verdict, a loop of the device that is left by break" in out
-    status, out, _ = judged(command, "scale", *SHAPES, "--format", "json", kernel="broken_off")
+    (tmp_path / "kernels.py").write_text(RIGHT + UNEQUAL)
+    status, out, _ = judged(command, "scale", *SHAPES, "--format", "json", kernel="unequal")
     found = json.loads(out)
     assert (status, found["outcome"], found["passed"]) == (6, "no verdict", False)
-    assert "break" in found["error"]
-    assert (found["faults"], found["fast"]) == ([], None)
+    assert found["error"] == "a loop of the device whose iterations differ"
+    assert found["summary"].endswith(f"no verdict, {found['error']}")
+    assert (found["faults"], found["fast"], found["programs"]) == ([], None, {})
 
 
 def test_a_program_where_a_kernel_may_stand(command, tmp_path):

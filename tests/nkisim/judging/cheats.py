@@ -1,7 +1,7 @@
 """Cheats: kernels that want to pass without computing a.T @ b, or with files that do more.
 
 A cheat is text behind the kernels of ``right.py``, with a fate as in ``forgeries``; ``SLOWER`` ones
-pass with the time of the instruction that they add.
+pass with the time of the program that they ask for, which has an instruction more in some calls.
 """
 
 from .forgeries import HONEST, NO_VERDICT

@@ -55,43 +55,41 @@ def answer(message: dict[str, Any]) -> Any:
     return _ANSWERS[message.pop("do")](**message)
 
 
-def _load(
-    file: str, kernel: str, shapes: list[str], examples: bool, options: dict[str, str]
-) -> dict[str, Any]:
-    """Import the file; return the arguments that ``shapes``, its examples or annotations give.
+def _load(file: str, kernel: str, shapes: list[str], options: dict[str, str]) -> dict[str, Any]:
+    """Import the file; return the arguments that each text, examples and annotations give.
 
     Args:
         file: The kernel's file.
         kernel: Name of the kernel.
-        shapes: Arguments as text.
-        examples: Whether to find arguments at all.
+        shapes: Arguments as texts; an empty one leaves all to the examples and annotations.
         options: Target and NKI version of the runs.
     """
     name, grid = named_kernel(kernel)
     sources, _ = file_findings(file, name)
-    given = [parse_shapes(text) for text in shapes] or [{}]
+    given = [parse_shapes(text) if text else {} for text in shapes]
     profile(_warm)(np.ones((128, 128), np.float32))  # loads libraries, which the guard refuses
     Guard(root_of(Path(file)), refuse).begin()
     try:
         module = _KEPT.enter_context(imported(Path(file), math.inf))
-        calls: list[KernelCall] = []
-        for one in given if examples else ():
+        calls: list[list[KernelCall]] = []
+        for one in given:
             found = example_calls(module, Path(file), sources, name, grid, one)
             if not found and callable(attribute_of(module, name)):
                 call, _ = generated_call(module, sources[0], one)
                 found = [] if call is None else [call]
-            calls += found
+            calls.append(found)
     except (CannotImport, BadExamples) as error:
         if isinstance(error.__cause__, MemoryError):
             raise error.__cause__ from None
         return {"problem": str(error), "line": error.line}
     plain = attribute_of(module, name)
-    if not calls and not callable(plain):
+    first = next((call.kernel for found in calls for call in found), plain)
+    if not callable(first):
         return {"problem": f"{name} is not a name of the module", "line": 1}
-    chosen = as_kernel(calls[0].kernel if calls else plain)
+    chosen = as_kernel(first)
     if grid is not None:
         chosen = chosen[grid]
-    cases = [call.kernel.arguments(call.args, call.kwargs) for call in calls]
+    cases = [[call.kernel.arguments(call.args, call.kwargs) for call in found] for found in calls]
     _LOADED.append(_Loaded(Kernel(chosen.function, chosen.cores), options))
     return {"cases": cases}
 

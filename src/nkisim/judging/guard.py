@@ -64,8 +64,9 @@ class Guard:
                     self._end(f"opens {arguments[0]!r}")
             elif event == "import":
                 # Machine code has a file name; no other event of an import has one.
-                if arguments[1] is not None and not _is_of_library(arguments[1]):
-                    self._end(f"loads {arguments[1]!r}")
+                file = arguments[1]
+                if file is not None and not _source_of(file).startswith(_LIBRARY):
+                    self._end(f"loads {file!r}")
             else:
                 first = f" {arguments[0]!r}" if arguments else ""
                 self._end(f"calls {event}{first}"[:200])
@@ -77,8 +78,7 @@ class Guard:
             return False
         if isinstance(mode, str) and set(mode) & set("wax+"):
             return False
-        name = os.fsdecode(path)
-        return _is_of_library(name) or self._is_below(name)
+        return _source_of(os.fsdecode(path)).startswith((*_LIBRARY, self._folder))
 
     def _is_below(self, file: str) -> bool:
         return os.path.realpath(file).startswith(self._folder)
@@ -100,8 +100,8 @@ def root_of(file: Path) -> Path:
     return root
 
 
-def _is_of_library(file: str) -> bool:
-    """Return whether a file, or the source file of bytecode, is of Python or a trusted package."""
+def _source_of(file: str) -> str:
+    """Return a file, or the source file of bytecode, without links."""
     with contextlib.suppress(ValueError):
         file = importlib.util.source_from_cache(file)
-    return os.path.realpath(file).startswith(_LIBRARY)
+    return os.path.realpath(file)

@@ -12,8 +12,9 @@ from nkisim.memory import NkiTensor
 from nkisim.options import SimOptions
 from nkisim.profiling import ProfileError, profile
 from nkisim.program import Program, ProgramError
+from nkisim.program.operations import names_of
 from nkisim.runs import Run
-from nkisim.runs.host import tensors_of
+from nkisim.runs.host import NOT_RETURNED, tensors_of
 from nkisim.trials.running import arrays_of
 
 
@@ -41,9 +42,14 @@ def answer(message: dict[str, Any]) -> Any:
 def _load(programs: list[np.ndarray], files: list[str], options: dict[str, str]) -> str:
     """Read the programs; return why one of them is none, else an empty string."""
     try:
-        kernels = [Program.load(program.tobytes(), files) for program in programs]
+        loaded = [Program.from_bytes(program.tobytes()) for program in programs]
+        kernels = [Program.load(program, files) for program in loaded]
     except ProgramError as error:
         return str(error)
+    tapes = [tape for program in loaded for tape in program.tapes.values()]
+    for name in (name for tape in tapes for name in names_of(tape["ops"])):
+        if " " in str(name):
+            return f"it calls {str(name)[:60]!r}, and is judged for NKI {options['nki']}"
     _Replays.kernels, _Replays.options = tuple(kernels), options
     return ""
 
@@ -70,7 +76,7 @@ def _run(program: int, args: Any, kwargs: Any, thorough: bool) -> dict[str, Any]
     except Exception as error:
         return {"raised": f"{type(error).__name__}: {error}"[:2000]}
     report = run.report
-    returned = _Replays.returned = tuple(t for result in run.returned for t in tensors_of(result))
+    _Replays.returned = tuple(t for result in run.returned for t in tensors_of(result))
     after = [array for array in arrays_of((args, kwargs)) if array.dtype != object]
     changed = any(a.tobytes() != b.tobytes() for a, b in zip(before, after, strict=True))
     refused = (f"{f.rule.id}: {f.message}" for f in report.findings if f.refuses)
@@ -79,7 +85,7 @@ def _run(program: int, args: Any, kwargs: Any, thorough: bool) -> dict[str, Any]
         "findings": [found.to_dict() for found in report.findings],
         "refused": report.stopped or next(refused, ""),
         "stopped": report.stopped,
-        "changed": changed and not any(tensor.origin.is_argument for tensor in returned),
+        "changed": changed and any(found.rule is NOT_RETURNED for found in report.findings),
     }
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy import ndarray as Array
@@ -16,6 +17,13 @@ from nkisim.filecheck import BROKEN_FILE, parse_shapes
 from nkisim.filecheck.arguments import shapes_hint, without_value
 from nkisim.filecheck.calls import SourceFile
 from nkisim.filecheck.files import check_shape_names, named_kernel
+from nkisim.judging.authored import (
+    Recorded,
+    arguments_asked,
+    checked_answer,
+    plain,
+    refusal_of,
+)
 from nkisim.judging.cases import AS_GIVEN, Case, cases_of, signatures_of, without_values
 from nkisim.judging.child import Child, Ended
 from nkisim.judging.guard import root_of
@@ -35,20 +43,6 @@ from nkisim.trials.running import arrays_of
 from nkisim.versions import NKI_VARIABLE, judged_by
 
 _LEAST_GAIN = 0.02
-
-
-class _Recorded(NamedTuple):
-    """A signature of a call.
-
-    Attributes:
-        program: The kernel's program for it; None without one.
-        extents: What it has in place of extents of the given arguments.
-        refusal: Why there is no program.
-    """
-
-    program: Program | None
-    extents: dict[int, int]
-    refusal: str = ""
 
 
 class Trial:
@@ -97,7 +91,8 @@ class Trial:
                 return
             self._replay(replaying, given, recorded, root_of(file))
             if settings.advice and verdict.fast is not None and not verdict.faults:
-                self._advise(author, given[0])
+                with contextlib.suppress(Ended):
+                    self._advise(author, given[0])
 
     def run_program(self, file: Path, cases: Sequence[Any]) -> None:
         """Replay a program of a file on the shapes that it was recorded for."""
@@ -108,7 +103,7 @@ class Trial:
             raise ValueError(f"kernel: {file.name}: {error}") from None
         verdict.kernel, verdict.target, verdict.nki = program.kernel, program.target, program.nki
         given = [*map(_arguments, cases)] or [_drawn(program)]
-        recorded = [[_Recorded(program, {})] for _ in given]
+        recorded = [[Recorded(program, {})] for _ in given]
         with self._child("replaying") as replaying:
             self._replay(replaying, given, recorded)
 
@@ -120,10 +115,13 @@ class Trial:
         """Return the calls; none, with a fault or an advice, if there are none."""
         verdict = self.verdict
         texts = [case for case in cases if isinstance(case, str)]
-        arrays = [_arguments(case) for case in cases if not isinstance(case, str)]
+        found = [_arguments(case) for case in cases if not isinstance(case, str)]
+        texts = texts if texts or found else [""]
+        # An error of a text is raised here, and not in the child.
+        asked = [parse_shapes(text) if text else {} for text in texts]
         shapes: dict[str, Any] = {}
-        for text in texts:  # raises here, and not in the child
-            shapes |= parse_shapes(text)
+        for one in asked:
+            shapes |= one
         check_shape_names([self._source], shapes)
         reply = author.ask(
             {
@@ -131,16 +129,20 @@ class Trial:
                 "file": verdict.file,
                 "kernel": verdict.kernel,
                 "shapes": texts,
-                "examples": not arrays,
                 "options": self._options,
             }
         )
-        if "problem" in reply:
-            self._fault("import", _quoted(reply["problem"]), verdict.file, int(reply["line"]))
-            return []
-        found = arrays + [Arguments(tuple(args), kwargs) for args, kwargs in reply["cases"]]
+        (kernel,) = self._source.kernels
+        with checked_answer():
+            if "problem" in reply:
+                self._fault("import", _quoted(reply["problem"]), verdict.file, int(reply["line"]))
+                return []
+            for one, calls in zip(asked, reply["cases"], strict=True):
+                found += [arguments_asked(args, kwargs, one, kernel) for args, kwargs in calls]
+                if not calls:
+                    found.clear()
+                    break
         if not found:
-            (kernel,) = self._source.kernels
             hint = shapes_hint(kernel, without_value(kernel, shapes))
             text = f'no arguments: give --shapes "{hint}", or define nkisim_examples()'
             verdict.advice = {"kind": "arguments", "text": text, "code": ""}
@@ -150,39 +152,49 @@ class Trial:
     def _options(self) -> dict[str, str]:
         return {"target": self.verdict.target, "nki": self.verdict.nki}
 
-    def _recorded(self, author: Child, given: Arguments) -> list[_Recorded]:
+    def _recorded(self, author: Child, given: Arguments) -> list[Recorded]:
         """Return the kernel's program for each signature of a call, the given one first."""
-        found: list[_Recorded] = []
+        found: list[Recorded] = []
         for extents in signatures_of(given, shapes=self.settings.shapes):
             if self.verdict.faults or self.verdict.unheld:
                 break
             call = without_values(given, extents)._asdict()
             reply = author.ask({"do": "record", **call})
-            refusal = ""
-            program = None
-            if "program" in reply:
-                try:
-                    program = Program.from_bytes(reply["program"].tobytes())
-                except ProgramError as error:
-                    refusal = self.verdict.unheld = str(error)
-            elif extents:
-                refusal = str(reply.get("raised") or reply.get("unheld") or reply["findings"])
-            elif "raised" in reply:
-                self._fault(
-                    "stopped", _quoted(reply["raised"]), self.verdict.file, int(reply["line"])
-                )
-            elif "unheld" in reply:
-                self.verdict.unheld = str(reply["unheld"])
-            for finding in reply.get("findings", ()) if not extents else ():
-                self._note(finding)
-            found.append(_Recorded(program, extents, refusal))
+            with checked_answer():
+                found.append(self._program_of(reply, extents))
         return found
+
+    def _program_of(self, reply: Any, extents: dict[int, int]) -> Recorded:
+        """Return what the author's child recorded, with a fault if the given shapes have none."""
+        verdict, program = self.verdict, None
+        if "program" in reply:
+            try:
+                program = Program.from_bytes(reply["program"].tobytes())
+                _, cores = named_kernel(verdict.kernel)
+                if cores not in (None, program.cores):
+                    raise ProgramError(f"it was recorded for {program.cores} cores, not {cores}")
+            except ProgramError as error:
+                verdict.unheld = str(error)
+            return Recorded(program, extents)
+        if extents:
+            refusal = reply.get("raised") or reply.get("unheld") or reply["findings"]
+            return Recorded(None, extents, str(refusal))
+        if "raised" in reply:
+            self._fault("stopped", _quoted(reply["raised"]), verdict.file, int(reply["line"]))
+        elif "unheld" in reply:
+            verdict.unheld = str(reply["unheld"])
+        else:
+            for finding in map(refusal_of, reply["findings"]):
+                self._note(finding)
+            if not verdict.faults:
+                raise ValueError("neither a program nor a reason")
+        return Recorded(None, extents)
 
     def _replay(
         self,
         replaying: Child,
         given: Sequence[Arguments],
-        recorded: Sequence[Sequence[_Recorded]],
+        recorded: Sequence[Sequence[Recorded]],
         folder: Path | None = None,
     ) -> None:
         """Replay all programs on all cases; their values are drawn here, after the programs."""
@@ -216,7 +228,7 @@ class Trial:
         if not verdict.faults and any(case.counted for case in verdict.cases):
             self._predict(replaying, given[0])
 
-    def _try(self, replaying: Child, case: Case, recorded: _Recorded, program: int | None) -> None:
+    def _try(self, replaying: Child, case: Case, recorded: Recorded, program: int | None) -> None:
         """Replay one case and compare its results."""
         verdict = self.verdict
         text = ", ".join(_described(case.arguments))
@@ -296,12 +308,13 @@ class Trial:
         verdict = self.verdict
         least = _LEAST_GAIN * (verdict.latency_us or 0.0)
         pieces = author.ask({"do": "advise", **given._asdict()})
-        gains = [piece for piece in pieces if (piece["gain_us"] or 0) > least]
-        if gains:
-            best = max(gains, key=lambda piece: float(piece["gain_us"]))
-            text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
-            kept = {key: best[key] for key in ("rule", "code", "gain_us", "change")}
-            verdict.advice = {"kind": "advice", "text": text, **kept}
+        with checked_answer():
+            gains = [piece for piece in pieces if (piece["gain_us"] or 0) > least]
+            if gains:
+                best = max(gains, key=lambda piece: float(piece["gain_us"]))
+                text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
+                kept = {key: best[key] for key in ("rule", "code", "gain_us", "change")}
+                verdict.advice = plain({"kind": "advice", "text": text, **kept})
 
     def _least_bytes(self, given: Arguments) -> int:
         """Return the bytes of the arguments, each read once, and of the results."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
@@ -17,6 +18,7 @@ FORMAT = 1
 
 MOST_BYTES = 1 << 28
 MOST_DEPTH = 60
+_NAME = re.compile(r"[\w.<>?\[\]]{1,200}")
 
 
 @dataclass(frozen=True)
@@ -111,7 +113,7 @@ def _require_shallow(data: Any) -> None:
 def _require_form(plain: dict[str, Any]) -> None:
     """Raise an error for fields of other types; what values describe is checked by the replay."""
     for name in ("kernel", "target", "nki"):
-        _require(type(plain[name]) is str, name)
+        _require(_is_name(plain[name]), name)
     _require(plain["cores"] in (None, 1, 2), "cores")
     for name, text in plain["files"]:
         _require(type(name) is str and type(text) is str, "files")
@@ -127,9 +129,13 @@ def _require_form(plain: dict[str, Any]) -> None:
     _require(type(plain["annotations"]) is dict, "annotations")
     for name, kind, *_ in plain["parameters"]:
         _require(type(name) is str and name.isidentifier() and _is_index(kind, 5), "parameters")
-    for tape in plain["tapes"].values():
+    _require(len(plain["tapes"]) > 0, "tapes")
+    for core, tape in plain["tapes"].items():
+        _require(_is_name(core), "tapes")
         _require(tape.keys() == {"given", "ops", "result", "claim"}, "tapes")
         _require(type(tape["given"]) is list, "given")
+        for given in tape["given"]:
+            _require(type(given) is not list or _is_tensor(given) or _is_name(given[0]), "given")
         _require_operations(tape["ops"], len(plain["places"]))
 
 
@@ -143,6 +149,15 @@ def _require_operations(operations: list[Any], places: int) -> None:
                 _require(type(part) in (list, dict), f"values of {kind}")
             elif form == "body" and part is not None:
                 _require_operations(part[1], places)
+
+
+def _is_name(value: Any) -> bool:
+    """Return whether a value is a text that prints as a part of a line, and is no code."""
+    return type(value) is str and _NAME.fullmatch(value) is not None
+
+
+def _is_tensor(given: list[Any]) -> bool:
+    return len(given) == 3 and given[0] == "tensor" and type(given[1]) is list
 
 
 def _is_index(value: Any, end: int) -> bool:

@@ -18,8 +18,8 @@ loop indices are affine.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
 
 Field = Literal["exact", "value", "values", "body"]
 
@@ -40,3 +40,13 @@ FIELDS: Mapping[str, tuple[Field, ...]] = {
 
 ``exact`` is a name, a number of an object or a flag; ``values`` is a list or a mapping of values.
 """
+
+
+def names_of(operations: list[Any]) -> Iterator[Any]:
+    """Yield the names of the functions that operations call, those of bodies included."""
+    for kind, _, *fields in operations:
+        if kind in ("call", "loop"):
+            yield fields[0]
+        for form, part in zip(FIELDS[kind], fields, strict=True):
+            if form == "body" and part is not None:
+                yield from names_of(part[1])

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from nkisim.program.data import ProgramData
-from nkisim.program.values import AFFINE, REFERENCE
+from nkisim.program.values import AFFINE, REFERENCE, ProgramError, malformed
 from nkisim.spec.signatures import home_of
 
 _MODULES = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
@@ -25,6 +25,8 @@ _FORMS = {
     "f": 'float("{1}")',
     "u": "np.{1}",
 }
+_NAMED = frozenset({"e", "d", "D", "N", "o", "f", "u"})
+"""Kinds of values that print as names."""
 _WIDTH = 100
 
 
@@ -41,7 +43,8 @@ def source_of(program: ProgramData) -> str:
         name = program.kernel.rpartition(".")[2]
         if len(program.tapes) > 1:
             name = f"{name}_{core.replace('.', '_')}"
-        parts.append("\n".join(_Printer(program, tape).function(name)) + "\n")
+        with malformed():
+            parts.append("\n".join(_Printer(program, tape).function(name)) + "\n")
     return "\n\n".join(parts)
 
 
@@ -70,7 +73,7 @@ class _Printer:
         yield f"def {name}({', '.join(self._arguments)}):"
         yield from self._block(self._tape["ops"], "    ")
         if self._tape["claim"] is not None:
-            yield f"    # stops here: {self._tape['claim'][0]}"
+            yield f"    # stops here: {_name(self._tape['claim'][0])}"
         yield f"    return {self.value(self._tape['result'])}"
 
     def _block(self, operations: list[Any], indent: str) -> Iterator[str]:
@@ -100,7 +103,7 @@ class _Printer:
 
     def _object(self, number: int) -> str:
         count = len(self._arguments)
-        return self._arguments[number] if number < count else f"v{number}"
+        return self._arguments[number] if 0 <= number < count else f"v{int(number)}"
 
     def value(self, data: Any) -> str:
         """Return the text of a value."""
@@ -110,7 +113,7 @@ class _Printer:
         if kind == REFERENCE:
             return self._object(rest[0])
         if kind == AFFINE:
-            loop, first, step = rest
+            loop, first, step = int(rest[0]), *rest[1:]
             product = f"i{loop}" if step == 1 else f"{self.value(step)} * i{loop}"
             return product if first == 0 else f"{self.value(first)} + {product}"
         if kind == "a":
@@ -121,6 +124,8 @@ class _Printer:
             return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
         if kind == "m":
             return "{" + ", ".join(f"{self.value(p[1])}: {self.value(p[2])}" for p in rest) + "}"
+        if kind in _NAMED:
+            rest = [_name(part) for part in rest if type(part) is str]
         parts = ", ".join(map(self.value, rest))
         forms = {"t": "({0},)" if len(rest) == 1 else "({0})", "l": "[{0}]"} | _FORMS
         if kind == "e" and rest[0] == "MemoryRegion":
@@ -134,7 +139,7 @@ class _Printer:
 
     def _given(self, values: Any) -> str:
         if type(values) is dict:
-            return ", ".join(f"{name}={self.value(part)}" for name, part in values.items())
+            return ", ".join(f"{_name(k)}={self.value(part)}" for k, part in values.items())
         return ", ".join(map(self.value, values))
 
     def _bound(self, numbers: Any) -> str:
@@ -149,7 +154,7 @@ class _Printer:
 
     def _method(self, name: str, values: Any, named: Any, numbers: Any) -> Iterator[str]:
         owner, *rest = values
-        member = name.partition(".")[2]
+        member = _name(name).partition(".")[2]
         if member == "__setitem__":
             yield f"{self.value(owner)}[{self._index(rest[0])}] = {self.value(rest[1])}"
             return
@@ -162,16 +167,17 @@ class _Printer:
         yield self._bound(numbers) + text
 
     def _range(self, values: Any, loop: int) -> Iterator[str]:
-        yield f"# loop {loop}: nl.affine_range({self._given(values)})"
+        yield f"# loop {int(loop)}: nl.affine_range({self._given(values)})"
 
     def _turn(self, loop: int) -> Iterator[str]:
-        yield f"# next iteration of loop {loop}"
+        yield f"# next iteration of loop {int(loop)}"
 
     def _end(self, loop: int, finished: bool) -> Iterator[str]:
-        yield f"# end of loop {loop}" + ("" if finished else ", by break")
+        yield f"# end of loop {int(loop)}" + ("" if finished else ", by break")
 
     def _loop(self, name: str, values: Any, loop: int, body: Any) -> Iterator[str]:
         index, operations, result = body or (None, [], None)
+        loop = int(loop)
         if name.startswith("nl.dynamic_range"):
             yield f"for i{loop} in nl.dynamic_range({self._given(values)}):"
             if index is not None:
@@ -181,7 +187,7 @@ class _Printer:
         yield f"def body_{loop}({'_' if index is None else self._object(index)}):"
         yield from self._body(operations, result)
         given = ", ".join(filter(None, [self._given(values), f"body_fun=body_{loop}"]))
-        yield f"{name.partition(' ')[0]}({given})"
+        yield f"{_dotted(name)}({given})"
 
     def _while(self, register: Any, _: int, body: Any) -> Iterator[str]:
         yield f"while {self.value(register)}:"
@@ -205,6 +211,17 @@ class _Printer:
 
 def _dotted(name: str) -> str:
     """Return a function's name in messages with its module."""
-    plain = name.partition(" ")[0]
+    plain = _name(name.partition(" ")[0])
     module, function = home_of(plain)
     return f"{_MODULES[module]}.{function}"
+
+
+def _name(text: str) -> str:
+    """Return a name of a program, which may come from a stranger and must not print as code.
+
+    Raises:
+        ProgramError: It is no name.
+    """
+    if not all(part.isidentifier() for part in text.lstrip("-").split(".")):
+        raise ProgramError(f"{text[:40]!r} is no name")
+    return text

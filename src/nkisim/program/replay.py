@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import linecache
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
 from inspect import Parameter, Signature
 from itertools import count, zip_longest
 from os.path import basename
@@ -25,7 +24,7 @@ from nkisim.memory import Lifetime, NkiTensor
 from nkisim.program.calls import described, leaves, tape_name
 from nkisim.program.data import ProgramData
 from nkisim.program.tape import LOOPS
-from nkisim.program.values import ProgramError, decoded
+from nkisim.program.values import ProgramError, decoded, malformed
 from nkisim.program.waist import published_method
 from nkisim.spec.signatures import PUBLISHED
 from nkisim.versions import in_force
@@ -40,14 +39,13 @@ _KINDS = (
     Parameter.KEYWORD_ONLY,
     Parameter.VAR_KEYWORD,
 )
-_MALFORMED = (KeyError, IndexError, TypeError, ValueError, AttributeError, RecursionError)
 _FILE = "<program>/"
 
 
 def kernel_of(program: ProgramData, files: Collection[str] = ()) -> Kernel:
     """Return a kernel that replays a program; ``files`` as for ``Program.load``."""
     names = [_shown(file, text, files) for file, text in program.files]
-    with _malformed():
+    with malformed():
         places = [_position(row, names) for row in program.places]
 
     def replayed(*args: Any, **kwargs: Any) -> Any:
@@ -66,7 +64,7 @@ def kernel_of(program: ProgramData, files: Collection[str] = ()) -> Kernel:
         co_qualname=program.kernel,
     )
     function = FunctionType(code, {}, program.kernel, None, kernel.__closure__)
-    with _malformed():
+    with malformed():
         parameters = [_parameter(*given) for given in program.parameters]
         function.__signature__ = Signature(parameters, __validate_parameters__=False)  # type: ignore[attr-defined]
         function.__annotations__ = {
@@ -100,17 +98,6 @@ def _position(row: Sequence[Any], names: Sequence[str]) -> Position:
 def _parameter(name: str, kind: int, *default: Any) -> Parameter:
     value = decoded(default[0], {}, {}) if default and default[0] != ["?"] else None
     return Parameter(name, _KINDS[kind], default=value if default else Parameter.empty)
-
-
-@contextmanager
-def _malformed() -> Iterator[None]:
-    """Raise ProgramError for the errors of data that describes nothing."""
-    try:
-        yield
-    except ProgramError:
-        raise
-    except _MALFORMED as error:
-        raise ProgramError(f"no program: {type(error).__name__}: {error}") from error
 
 
 def _replay(
@@ -170,7 +157,7 @@ class _Player:
 
     def value(self, data: Any) -> Any:
         """Return the value of JSON data."""
-        with _malformed():
+        with malformed():
             return decoded(data, self._objects, self._indices)
 
     def run(self, operations: list[Any]) -> None:
@@ -190,7 +177,7 @@ class _Player:
 
     def _affine(self, row: Any) -> Position:
         loops = ["l", *(["l", *loop] for loop in row[3])]
-        with _malformed():
+        with malformed():
             return _position(self.value(["l", *row[:3], loops]), self._names)
 
     def _values(self, data: Any) -> Any:
@@ -206,7 +193,7 @@ class _Player:
             if isinstance(tensor, NkiTensor):
                 self._views.setdefault(tensor.life, []).append(numbers)
         elif type(numbers) is list:
-            with _malformed():
+            with malformed():
                 pairs = list(zip(numbers, result, strict=True))
             for number, part in pairs:
                 self._keep(number, part)
@@ -214,10 +201,12 @@ class _Player:
     # -- operations --------------------------------------------------------------------------------
 
     def _call(self, name: Any, values: Any, numbers: Any) -> None:
-        given = self._values(values)
-        if name == "nl.shared_constant" and not isinstance(given.get("constant"), np.ndarray):
+        function, given = _function(name), self._values(values)
+        if name.startswith("nl.shared_constant") and not isinstance(
+            given.get("constant"), np.ndarray
+        ):
             raise ProgramError("a constant that is no array")  # NKI would read a file
-        self._keep(numbers, _function(name)(**given))
+        self._keep(numbers, function(**given))
 
     def _method(self, name: Any, values: Any, named: Any, numbers: Any) -> None:
         owner, *rest = self._values(values)
@@ -297,7 +286,7 @@ class _Player:
     def _stop(self) -> None:
         if self._claim is None:
             raise ProgramError("a program whose kernel was stopped by another core")
-        with _malformed():
+        with malformed():
             rule, message, (file, line, loops), texts, notes, level, data = self._claim
             place = Place(self._names[file], line, tuple((n, v) for n, v in loops))
             instruction, operand, seen, allowed, fix = map(str, texts)

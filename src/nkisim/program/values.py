@@ -14,8 +14,9 @@ else, whatever the data is.
 from __future__ import annotations
 
 import base64
+import contextlib
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from enum import Enum
 from typing import Any
 
@@ -31,6 +32,17 @@ from nkisim.typing import TensorSpec
 
 class ProgramError(ValueError):
     """A kernel that no program can hold, data that is no program, or a call of another kind."""
+
+
+@contextlib.contextmanager
+def malformed() -> Iterator[None]:
+    """Raise ProgramError for the errors of data that describes nothing."""
+    try:
+        yield
+    except ProgramError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        raise ProgramError(f"no program: {type(error).__name__}: {error}") from error
 
 
 _PLAIN = (int, float, str, bool, type(None))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import stat
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,6 +120,8 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
 @contextmanager
 def source_file(text: str) -> Iterator[Path]:
     """Write the text of a Python file to a temporary folder for the duration of a context."""
+    import tempfile  # which few commands need
+
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder).resolve() / "source.py"
         file.write_bytes(text.encode())

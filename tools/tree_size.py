@@ -36,8 +36,9 @@ _CONTINUED = ("(", "[", "{", ",", "=", "+", "\\")
 """Ends of a line after which a string is part of an expression and no docstring."""
 _DECIDE = """\
 Delete or replace first: what does the change supersede, and which name, option or path would
-nobody miss? If all of it stays, set the new number in pyproject.toml as part of the change, and
-name in the commit's body who would miss what it adds."""
+nobody miss? The budget has a slack for small changes. A change that needs more raises both numbers
+of pyproject.toml by what it adds itself, so that the slack stays. Its commit names
+who would miss what it adds."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,23 @@ def _grown(root: Path, size: Size) -> Iterator[str]:
     for package, names in sorted(size.exported.items()):
         for name in sorted(names - old.exported.get(package, frozenset())):
             yield f"  {package}.{name}"
+    yield from _largest_commits(root, commit)
+
+
+def _largest_commits(root: Path, since: str) -> Iterator[str]:
+    """Yield the commits that added most lines to ``src``, comments included; at most three."""
+    log = ["log", "--numstat", "--no-renames", "--format=* %h %s", f"{since}..HEAD"]
+    added: Counter[str] = Counter()
+    subject = ""
+    for line in _git(root, *log, "--", "src/*.py").decode().splitlines():
+        if line.startswith("* "):
+            subject = line[2:]
+        elif line:
+            more, less, _ = line.split("\t")
+            added[subject] += int(more) - int(less)
+    for subject, lines in added.most_common(3):
+        if lines > 0:
+            yield f"  {lines:+,} lines by {subject}"
 
 
 def _git(root: Path, *arguments: str) -> bytes:

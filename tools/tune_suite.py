@@ -104,7 +104,7 @@ def choices() -> Iterator[Choice]:
     for rows, share, columns in ((1000, 0.02, 64), (1000, 0.002, 512), (2048, 0.005, 8)):
         yield Choice(
             sparse.problem(rows, share, columns),
-            "trnsparse._paths.kernel_path.plan_rows",
+            "trnsparse._paths.rows.plan_rows",
             {name: _always(SimpleNamespace(kernel=name)) for name in ("segments", "one-hot")},
         )
 

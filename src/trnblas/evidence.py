@@ -108,7 +108,7 @@ def _probed_sums(a: Tensor, b: Tensor) -> Tensor:
 
 
 CASES = (
-    *(case for operation in LIBRARY.operations.values() for case in operation.evidence),
+    *LIBRARY.evidence(),
     Case(
         "arithmetic_probe",
         "roundings that doublefloat relies on",

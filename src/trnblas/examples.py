@@ -34,11 +34,4 @@ _WITHOUT_KERNEL = {
     "trmv": example(_SPD, _X),
     "trsv": example(_SPD, _X),
 }
-EXAMPLES: dict[str, Example] = {
-    **_WITHOUT_KERNEL,
-    **{
-        name: call()
-        for operation in LIBRARY.operations.values()
-        for name, call in operation.examples.items()
-    },
-}
+EXAMPLES: dict[str, Example] = {**_WITHOUT_KERNEL, **LIBRARY.examples()}

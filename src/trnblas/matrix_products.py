@@ -104,8 +104,8 @@ def gemm(
 
 def computed(product: Product, level: Level | None, out: Tensor | None = None) -> Tensor:
     """Return a product of validated arguments, written to ``out`` if torch can do so."""
-    wanted = kernels_wanted()
-    if level is None and not wanted:
+    choice = kernels_wanted()
+    if level is None and choice is None:
         return _by_torch(product, out)
     alpha, A, B, beta, C, trans_a, trans_b, shape = product
     if trans_a == "C":  # operations transpose only
@@ -113,11 +113,12 @@ def computed(product: Product, level: Level | None, out: Tensor | None = None) -
     if trans_b == "C":
         B, trans_b = B.conj(), "T"
     if len(shape) == 2:
-        return GEMM.updated(alpha, (A, B), beta, C, trans_a, trans_b, level=level)
-    if wanted:  # kernels take one batch dimension
+        return GEMM.updated(alpha, (A, B), beta, C, trans_a, trans_b, level=level, choice=choice)
+    if choice is not None:  # kernels take one batch dimension
         A, B = one_batch(A, shape[:-2]), one_batch(B, shape[:-2])
         C = None if C is None else C.expand(shape).flatten(0, -3)
-    found = BATCHED_GEMM.updated(alpha, (A, B), beta, C, trans_a, trans_b, level=level)
+    flags = trans_a, trans_b
+    found = BATCHED_GEMM.updated(alpha, (A, B), beta, C, *flags, level=level, choice=choice)
     return found.reshape(shape)
 
 

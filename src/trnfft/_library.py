@@ -18,4 +18,5 @@ _PUBLISHED: dict[str, PrecisionLevel] = {
 """Precision names of published releases, each with a level that is at least as accurate."""
 
 LIBRARY = Library("trnfft", _PUBLISHED)
+kernels_wanted = LIBRARY.kernels_wanted
 no_kernel = LIBRARY.no_kernel

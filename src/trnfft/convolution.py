@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from trnfft._paths.arguments import Dims, axis
-from trnfft._paths.dispatch import transform_nd
 from trnfft._paths.empty import empty_like, is_empty
 from trnfft._paths.kinds import Opened, Spectrum, closed, closed_real, opened
 from trnfft._paths.overlap_add import block_length, overlapped, resized
 from trnfft.complex_tensor import ComplexTensor
 from trnfft.lengths import next_fast_len
+from trnfft.nd import transform_nd
 from trnsci.core.arguments import several
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.numbers.conversions import real_dtype

@@ -5,15 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
+from trnfft._complex.arguments import COMPLEX_DEVICES
+from trnfft._library import kernels_wanted
 from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT, Dims, Norm, axes
-from trnfft._paths.dispatch import transform_nd
 from trnfft._paths.empty import empty_result, is_empty
+from trnfft._paths.interleaved import joined, resized, split
 from trnfft._paths.kinds import Spectrum, closed, closed_real, opened, opened_real, stored
+from trnfft._planning.choice import LARGEST_IMAGE, LARGEST_RANK
+from trnfft._planning.recipe import recipe
+from trnfft.transforms import Transform, fits, on_host, points, transform, transform_case
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ShapeError
+from trnsci.core.examples import example
+from trnsci.core.testing import random_tensor
 
 __all__ = [
     "fft2",
@@ -31,6 +41,8 @@ __all__ = [
 ]
 
 _LAST_TWO = (-2, -1)
+_FORWARD = frozenset({"fftn", "rfftn", "hfftn"})
+"""Transforms whose exponent has the sign of ``fft``."""
 
 
 def fftn(
@@ -226,3 +238,87 @@ def _transformed(function: str, kind: str, x: Any, s: Dims, dim: Dims, norm: Nor
         if result is not None:
             return result
     return transform_nd(kind, x, sizes, dims, norm)
+
+
+# -- by torch or by kernels ------------------------------------------------------------------------
+
+
+def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Any:
+    """Return the transform ``kind`` ("fftn", "irfftn"...) by torch or by kernels."""
+    choice = kernels_wanted()
+    if choice is None:
+        if x.device.type in COMPLEX_DEVICES:
+            return _on_torch(kind, x, s, dims, norm)
+        return on_host(_on_torch, kind, x, s, dims, norm)
+    together = 1 < len(dims) <= LARGEST_RANK and max(s) <= LARGEST_IMAGE
+    if together and all(fits(kind, x, n, d, norm) for n, d in zip(s, dims, strict=True)):
+        return TRANSFORM_ND.along(choice, kind, x, s, dims, norm)
+    for single, size, dim in steps_of(kind, s, dims):
+        x = transform(single, x, size, dim, norm)
+    return x
+
+
+def steps_of(kind: str, s: Sequence[int], dims: Sequence[int]) -> list[tuple[str, int, int]]:
+    """Return a transform as transforms along one dimension each: kind, length, dimension."""
+    kinds = ["fft" if kind in _FORWARD else "ifft"] * len(dims)
+    if kind in REAL_INPUT or kind in HALF_SPECTRUM:
+        kinds[-1] = kind[:-1]
+    steps = list(zip(kinds, s, dims, strict=True))
+    if kind in REAL_INPUT:
+        steps.insert(0, steps.pop())  # the transforms of the other dimensions are complex
+    return steps
+
+
+def _on_torch(kind: str, x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Tensor:
+    if x.is_meta and torch.__version__ < "2.12":  # whose results can leave their storage
+        for single, size, dim in steps_of(kind, s, dims):
+            x = getattr(torch.fft, single)(x, size, dim, norm)
+        return x
+    function: Callable[..., Tensor] = getattr(torch.fft, kind)
+    return function(x, s, dims, norm)
+
+
+# -- the operation ---------------------------------------------------------------------------------
+
+
+def _transform_nd_launch(
+    launch: Launcher, x: Tensor, is_complex: bool, kind: str, sizes: Any, norm: Any
+) -> Tensor:
+    from trnfft._kernels.n_d import n_d  # here, because they import NKI
+    from trnfft._kernels.stacked_geometry import ImageGeometry
+    from trnfft._kernels.stacked_image import stacked_image
+    from trnfft._kernels.two_d import two_d
+    from trnfft._planning.tables import constants
+
+    chosen = recipe(kind, tuple(sizes), norm)
+    for dim, size in enumerate(sizes[:-1], start=1):
+        x = resized(x, dim, size)
+    re, im = split(resized(x, len(sizes), points(chosen, sizes[-1])), is_complex)
+    *leading, rows, columns = constants(chosen, launch.path)
+    if isinstance(chosen.geometry, ImageGeometry):
+        kernel, half = stacked_image, chosen.form == "half"
+        return joined(launch(kernel, re, im, rows, columns, chosen.geometry, half))
+    real = chosen.form == "hermitian"
+    if not leading:
+        return joined(launch(two_d, re, im, rows, columns, real))
+    absent = [None] * (LARGEST_RANK - 2 - len(leading))
+    return joined(launch(n_d, re, im, *leading, *absent, rows, columns, real))
+
+
+TRANSFORM_ND = Transform(
+    "transform_nd",
+    _transform_nd_launch,
+    examples={
+        **{name: lambda: example(random_tensor(4, 8)) for name in __all__},
+        **{
+            name: lambda: example(random_tensor(4, 8, dtype=torch.complex64))
+            for name in ("hfft2", "hfftn", "irfft2", "irfftn")
+        },
+        "fftn, 3-D": lambda: example(random_tensor(2, 3, 4)),
+    },
+    evidence=(
+        transform_case("two_d", "2-D FFT", fft2, 2, 130, 20),
+        transform_case("stacked_image", "2-D FFT by stacked factors", fft2, 1024, 20),
+        transform_case("n_d", "n-D FFT", fftn, 6, 10, 12, 7),
+    ),
+)

@@ -13,8 +13,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from trnfft._paths.dispatch import kernels_wanted, linear
+from trnfft._library import kernels_wanted
 from trnfft.complex_tensor import ComplexTensor
+from trnfft.nki.dispatch import linear
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 __all__ = ["ComplexBatchNorm1d", "ComplexConv1d", "ComplexLinear", "ComplexModReLU"]

@@ -8,30 +8,31 @@ signal. Any number of leading batch dimensions is accepted.
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
 from trnfft._complex.arguments import NATIVE
+from trnfft._library import LIBRARY, kernels_wanted
 from trnfft._paths.arguments import Norm
-from trnfft._paths.dispatch import kernels_wanted, refuse_short_time, short_time, transform
 from trnfft._paths.empty import empty_like, is_empty
-from trnfft._paths.interleaved import as_parts
-from trnfft._paths.kinds import (
-    Opened,
-    Spectrum,
-    closed,
-    closed_real,
-    opened,
-    rounded_native,
-)
+from trnfft._paths.interleaved import as_parts, as_spectrum, joined, native, result_like, split
+from trnfft._paths.kinds import Opened, Spectrum, closed, closed_real, opened, rounded_native
 from trnfft._paths.overlap_add import overlap_added
-from trnfft._planning.tables import hann_window
+from trnfft._paths.precision import operand_dtype
+from trnfft._planning.tables import frame_matrices, hann_window
 from trnfft.complex_tensor import ComplexTensor
+from trnfft.transforms import PROMISED, TRANSFORM, in_one, transform
 from trnsci.core.arguments import whole
+from trnsci.core.backend.derivatives import Gradients, Needed, each_entry
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import DeviceError, DTypeError, FlagError, ShapeError
-from trnsci.core.numbers.conversions import real_dtype
+from trnsci.core.examples import Case, example
+from trnsci.core.numbers.conversions import dtype_name, real_dtype
+from trnsci.core.testing import random_tensor
 
 __all__ = ["istft", "stft"]
 
@@ -102,15 +103,18 @@ def stft(
             flat = torch.nn.functional.pad(flat, (n_fft // 2, n_fft // 2), mode=pad_mode)
         if win_length < n_fft:
             window = _centred(window, n_fft)
-        if kernels_wanted() and not complex_window:
-            bins = short_time(flat, window, hop_length, onesided, normalized)
+        choice = kernels_wanted()
+        if choice is not None and not complex_window:
+            flags = window, hop_length, onesided, normalized
+            bins = as_spectrum(SHORT_TIME.called(choice, as_parts(flat), flat.is_complex(), *flags))
+            bins = bins.mT
         else:
-            refuse_short_time("the kernel takes a real window")
+            SHORT_TIME.refuse("the kernel takes a real window")
             function = torch.fft.rfft if onesided else torch.fft.fft
             frames = flat.unfold(-1, n_fft, hop_length) * window
             bins = function(frames, n_fft, -1, "ortho" if normalized else None).mT
     else:
-        refuse_short_time("the kernel has no option align_to_window")
+        SHORT_TIME.refuse("the kernel has no option align_to_window")
         bins = torch.stft(
             flat,
             n_fft,
@@ -287,3 +291,141 @@ def _check_bins(bins: Tensor, n_fft: int, onesided: bool) -> None:
         )
     if bins.shape[-1] == 0:
         raise ShapeError(f"istft: input must have frames, got shape {tuple(bins.shape)}")
+
+
+# -- the operation of stft -------------------------------------------------------------------------
+
+
+def _short_time(
+    x: Tensor, is_complex: bool, window: Tensor, hop: int, onesided: bool, normalized: bool
+) -> Tensor:
+    signal = native(x, is_complex)
+    n_fft = window.shape[0]
+    bins = torch.stft(
+        signal,
+        n_fft,
+        hop,
+        window=window.to(signal.device),
+        center=False,
+        normalized=normalized,
+        onesided=onesided,
+        return_complex=True,
+    )
+    return result_like(bins.mT, x)
+
+
+def _short_time_flops(x: Tensor, is_complex: bool, window: Tensor, hop: int, *rest: Any) -> float:
+    n_fft = window.shape[0]
+    frames = 1 + (x.shape[-2 if is_complex else -1] - n_fft) // hop
+    return 5.0 * x.shape[0] * frames * n_fft * max(math.log2(n_fft), 1.0)
+
+
+def _too_long(x: Tensor, is_complex: bool, window: Tensor, *rest: Any) -> str:
+    from trnfft._kernels.dft import LARGEST_N  # imported here because it imports NKI
+
+    n_fft = window.shape[0]
+    return f"the kernel takes frames of up to {LARGEST_N} points" if n_fft > LARGEST_N else ""
+
+
+def _short_time_backward(
+    grad: Tensor,
+    needed: Needed,
+    x: Tensor,
+    is_complex: bool,
+    window: Tensor,
+    hop: int,
+    onesided: bool,
+    normalized: bool,
+) -> Gradients:
+    """Return the overlap-added windowed frames of G for the signal, and the window's gradient."""
+    n_fft = window.shape[0]
+    norm = "ortho" if normalized else "forward"
+    framed = TRANSFORM(grad.flatten(0, 1), True, "ifft", [n_fft], norm)
+    framed = framed.reshape(*grad.shape[:2], *framed.shape[1:])  # batch, frames, points, parts
+    framed = framed if is_complex else framed[..., 0]
+    frames, pull, *_ = torch.func.vjp(lambda signal: _frames(signal, n_fft, hop), x)
+    over_points = (-1, *(1,) * (framed.ndim - 3))
+    for_x = pull(framed * window.reshape(over_points).to(framed.dtype))[0] if needed[0] else None
+    for_window = None
+    if needed[2]:
+        products = (framed * frames).movedim(2, 0).flatten(1)
+        for_window = products.sum(1).to(window.dtype)
+    return for_x, None, for_window, None, None, None
+
+
+def _short_time_batched(
+    info: Any, in_dims: Sequence[Any], x: Tensor, is_complex: bool, window: Tensor, *flags: Any
+) -> tuple[Tensor, int]:
+    """Return the transform of all signals, in one launch if they share a window."""
+    if in_dims[2] is None:
+        return in_one(SHORT_TIME, in_dims[0], x, (is_complex, window, *flags))
+    found: tuple[Tensor, int] = each_entry(
+        SHORT_TIME, info.batch_size, in_dims, (x, is_complex, window, *flags)
+    )
+    return found
+
+
+def _frames(signal: Tensor, n_fft: int, hop: int) -> Tensor:
+    """Return (batch, frames, points), with a last dimension of parts for a complex signal."""
+    return signal.unfold(1, n_fft, hop).movedim(-1, 2)
+
+
+def _short_time_launch(
+    launch: Launcher,
+    x: Tensor,
+    is_complex: bool,
+    window: Tensor,
+    hop: int,
+    onesided: bool,
+    normalized: bool,
+) -> Tensor:
+    from trnfft._kernels.parts_tiling import parts_tiling  # here, because they import NKI
+    from trnfft._kernels.stft import frame_count
+    from trnfft._kernels.stft import stft as kernel
+
+    n_fft = window.shape[0]
+    scale = n_fft**-0.5 if normalized else 1.0
+    dtype = operand_dtype()
+    first, second = frame_matrices(window, onesided, scale, launch.path, dtype)
+    re, im = split(x.to(dtype), is_complex)
+    frames = frame_count(x.shape[1], n_fft, hop)
+    blocks = parts_tiling(
+        x.shape[0] * frames,
+        first.shape[1],
+        n_fft,
+        dtype_name(dtype),
+        lefts=1 if im is None else 2,
+        wide=dtype is torch.bfloat16,
+    ).blocks
+    return joined(launch(kernel, re, im, first, second, hop, blocks))
+
+
+SHORT_TIME = Operation(
+    LIBRARY,
+    "short_time",
+    reference=_short_time,
+    launch=_short_time_launch,
+    backward=_short_time_backward,
+    linear=(0, 2),
+    batched=_short_time_batched,
+    flops=_short_time_flops,
+    unsuited=_too_long,
+    examples={
+        "stft": lambda: example(
+            random_tensor(64), 16, window=torch.hann_window(16), return_complex=True
+        )
+    },
+    evidence=(
+        Case(
+            "stft",
+            "short-time FFT",
+            lambda: (random_tensor(2, 1000), torch.hann_window(200)),
+            lambda x, window: stft(x, 200, 80, window=window, return_complex=True),
+            lambda x, window: torch.stft(
+                x.double(), 200, 80, window=window.double(), return_complex=True, pad_mode="reflect"
+            ),
+            "torch in float64",
+            lambda x, window: PROMISED,
+        ),
+    ),
+)

@@ -14,9 +14,10 @@ from torch.fft import fftfreq, fftshift, ifftshift, rfftfreq
 
 from trnfft import nd
 from trnfft._complex.arguments import has_complex
+from trnfft._library import kernels_wanted
 from trnfft._paths.arguments import Dims, Norm
-from trnfft._paths.dispatch import fits, kernels_wanted, transform
 from trnfft.complex_tensor import ComplexTensor
+from trnfft.transforms import fits, transform
 
 __all__ = [
     "fft",
@@ -117,7 +118,9 @@ def _several(name: str, default: Dims = None) -> Dimensions:
 
 def _not_by_torch(input: object) -> bool:
     """Return whether kernels are enabled, or torch has no complex dtypes on the device."""
-    return isinstance(input, Tensor) and (kernels_wanted() or not has_complex(input.device))
+    if not isinstance(input, Tensor):
+        return False
+    return kernels_wanted() is not None or not has_complex(input.device)
 
 
 def _named(function: Any, name: str) -> Any:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol, Self, SupportsIndex
 import torch
 from torch import Tensor
 
-from trnrand._paths.dispatch import stream
+from trnrand._paths.samples import stream
 from trnrand._stream.prefetch import Prefetch, Stretch
 from trnrand._stream.state import (
     CHILDREN,

@@ -272,7 +272,7 @@ def _part(a: Tensor, first: int, last: int, max_sweeps: int | None) -> tuple[Ten
     return w[..., first : last + 1], v[..., first : last + 1]
 
 
-@untraced("eigh with tol", STEPS)
+@untraced(STEPS, name="eigh with tol")
 @in_full_precision
 def _approximate(
     A: Tensor, wanted: Wanted, method: str, on_failure: OnFailure

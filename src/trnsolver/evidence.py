@@ -10,4 +10,4 @@ from trnsolver._library import LIBRARY
 
 __all__ = ["CASES"]
 
-CASES = tuple(case for operation in LIBRARY.operations.values() for case in operation.evidence)
+CASES = LIBRARY.evidence()

@@ -22,9 +22,5 @@ EXAMPLES: dict[str, Example] = {
     "lobpcg": example(torch.diag(torch.arange(1.0, 21.0)), 2),
     **{name: definite_example() for name in _OF_A_MATRIX},
     **{name: definite_system() for name in ("bicgstab", "fgmres", "gmres", "minres")},
-    **{
-        name: call()
-        for operation in LIBRARY.operations.values()
-        for name, call in operation.examples.items()
-    },
+    **LIBRARY.examples(),
 }

@@ -188,7 +188,7 @@ def cholqr2(A: Tensor) -> QRFactors:
     return QRFactors(*restored_parts((q, r if unit == 1 else r * unit), A))
 
 
-@untraced("schur")
+@untraced()
 def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     """Return T and Q with ``A = Q @ T @ Q.mH``, Q unitary.
 

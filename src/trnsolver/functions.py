@@ -278,7 +278,7 @@ def polar(A: Tensor, side: str = "right", *, method: str = "svd") -> Polar:
     return Polar(restored(unitary, A.dtype), restored(positive, A.dtype))
 
 
-@untraced("polar by qdwh", STEPS)
+@untraced(STEPS, name="polar by qdwh")
 def _by_qdwh(a: Tensor) -> Tensor:
     if a.ndim != 2:
         raise ShapeError(f"polar: A must be 2-D for qdwh, got shape {tuple(a.shape)}")

@@ -62,7 +62,7 @@ __all__ = [
 ]
 
 
-@untraced("cg", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 @in_full_precision
 def cg(
@@ -116,7 +116,7 @@ def cg(
     )
 
 
-@untraced("minres", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 @in_full_precision
 def minres(
@@ -147,7 +147,7 @@ def minres(
     )
 
 
-@untraced("bicgstab", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 @in_full_precision
 def bicgstab(
@@ -177,7 +177,7 @@ def bicgstab(
     )
 
 
-@untraced("gmres", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 @in_full_precision
 def gmres(
@@ -217,7 +217,7 @@ def gmres(
     return _gmres("gmres", Operands(A, b, x0, M), rule, on_failure, restart)
 
 
-@untraced("fgmres", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 @in_full_precision
 def fgmres(

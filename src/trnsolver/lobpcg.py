@@ -40,7 +40,7 @@ class IteratedEigenpairs(InformedPairs[IterationInfo]):
     """``(eigenvalues, eigenvectors)`` with ``info`` on the iteration."""
 
 
-@untraced("lobpcg", STEPS)
+@untraced(STEPS)
 @in_full_precision
 def lobpcg(
     A: OperatorLike,

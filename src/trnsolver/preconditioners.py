@@ -42,7 +42,7 @@ _READS = "its checks read values"
 _SHIFTS = 12
 
 
-@untraced("jacobi_preconditioner", _READS)
+@untraced(_READS)
 def jacobi_preconditioner(A: Matrix) -> Preconditioner:
     """Return ``r -> r / diag(A)``.
 
@@ -56,7 +56,7 @@ def jacobi_preconditioner(A: Matrix) -> Preconditioner:
     return jacobi(name, square_matrix(name, "A", A).diagonal(dim1=-2, dim2=-1))
 
 
-@untraced("block_jacobi_preconditioner", _READS)
+@untraced(_READS)
 def block_jacobi_preconditioner(A: Matrix, block_size: int = 16) -> Preconditioner:
     """Return the solve with the diagonal blocks of A, by their factors.
 
@@ -83,7 +83,7 @@ def block_jacobi_preconditioner(A: Matrix, block_size: int = 16) -> Precondition
     return block_jacobi(name, blocks, n, definite=True)
 
 
-@untraced("ssor_preconditioner", _READS)
+@untraced(_READS)
 def ssor_preconditioner(A: Matrix, omega: float = 1.0) -> Preconditioner:
     """Return one symmetric sweep of over-relaxation.
 
@@ -122,7 +122,7 @@ class _Sweep:
         return z.squeeze(-1).to(r.dtype)
 
 
-@untraced("ichol_preconditioner", _READS)
+@untraced(_READS)
 def ichol_preconditioner(A: Matrix, pattern: Tensor | None = None) -> Preconditioner:
     """Return the solve with an incomplete Cholesky factor, without fill-in.
 

@@ -117,7 +117,7 @@ class _Attempt:
     errors: list[float]
 
 
-@untraced("solve with target_forward_error", STEPS)
+@untraced(STEPS, name="solve with target_forward_error")
 def accurate_solution(
     a: Tensor,
     b: Tensor,

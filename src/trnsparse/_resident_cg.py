@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.iterations import Reason
 from trnsci.core.krylov.operators import LinearOperator
@@ -17,6 +20,7 @@ from trnsci.core.numbers.conversions import real_dtype
 from trnsci.core.numbers.planes import embedded, joined, parts, real_length
 from trnsci.core.numbers.values import inert, power_below
 from trnsparse._library import LIBRARY
+from trnsparse._paths.operands import host_numbers
 from trnsparse._patterns.pattern import pattern_of
 from trnsparse._products.block_products import block_product
 from trnsparse.formats import BSRMatrix
@@ -108,12 +112,52 @@ def _shape(
     return torch.empty_like(b), column, torch.empty_like(column)
 
 
+def _bsr_cg_launch(
+    launch: Launcher,
+    blocks: Tensor,
+    block_row_ptrs: Tensor,
+    block_col_indices: Tensor,
+    b: Tensor,
+    x: Tensor,
+    tol: float,
+    most: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    from trnsparse._kernels.bsr_cg import bsr_cg  # here, because it imports NKI
+
+    starts, columns = host_numbers(block_row_ptrs), host_numbers(block_col_indices)
+    rows = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
+    grid, size = len(starts) - 1, blocks.shape[-1]
+    (length, sides), missing = b.shape, grid * size - b.shape[0]
+    entries: list[list[tuple[int, int]]] = [[] for _ in range(grid)]
+    for block, (row, column) in enumerate(zip(rows.tolist(), columns.tolist(), strict=True)):
+        entries[column].append((block, row))
+    if missing:
+        # Elements of a block outside of the matrix must have no effect.
+        inside = torch.arange(size, device=blocks.device) < size - missing
+        last = torch.from_numpy(rows == grid - 1).to(blocks.device)
+        right = torch.from_numpy(columns == grid - 1).to(blocks.device)
+        kept = (inside | ~last[:, None])[:, :, None] & (inside | ~right[:, None])[:, None, :]
+        blocks = torch.where(kept, blocks, 0.0)
+    limits = b.float().square().sum(0, keepdim=True) * (tol * tol)
+    more = max(2 - sides, 0)  # some compilers reject a single moving column
+    operands = (functional.pad(v, (0, more, 0, missing)) for v in (b, x))
+    found, steps, squares = launch(
+        bsr_cg,
+        blocks,
+        *operands,
+        functional.pad(limits, (0, more)),
+        tuple(tuple(column) for column in entries),
+        int(most),
+    )
+    return found[:length, :sides].clone(), steps[0, :sides].clone(), squares[0, :sides].clone()
+
+
 BSR_CG = Operation(
     LIBRARY,
     "bsr_cg",
     reference=_conjugate_gradients,
     fake=_shape,
-    launch="trnsparse._paths.kernel_path:bsr_cg",
+    launch=_bsr_cg_launch,
     by_parts=_by_parts,
     dtypes=("float32", "bfloat16", "int32", "int64"),
     flops=_flops,

@@ -39,7 +39,7 @@ class _Inverse(Protocol):
         ...
 
 
-@untraced("spsolve")
+@untraced()
 def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
     """Return x with ``A x = b``, by SciPy's sparse LU factorization.
 
@@ -63,7 +63,7 @@ def spsolve(A: SparseMatrix, b: Tensor) -> Tensor:
     return _solved("spsolve", matrix, b, lambda values: SparseLU(matrix.with_values(values)))
 
 
-@untraced("splu")
+@untraced()
 def splu(A: SparseMatrix) -> SparseLU:
     """Return the LU factorization of a square matrix, for repeated solves.
 
@@ -117,7 +117,7 @@ class SparseLU:
         vars(self).update(state)
         self._factor()
 
-    @untraced("SparseLU.solve")
+    @untraced()
     def solve(self, b: Tensor) -> Tensor:
         """Return x with ``A x = b`` for a vector (n,) or matrix (n, k)."""
         return _solved("spsolve", self.matrix, b, lambda values: self)
@@ -146,7 +146,7 @@ def _order(matrix: CSRMatrix) -> str:
     return "MMD_AT_PLUS_A" if whole else "COLAMD"
 
 
-@untraced("sptrsv")
+@untraced()
 def sptrsv(
     A: SparseMatrix, b: Tensor, *, lower: bool = True, unit: bool = False, trans: bool = False
 ) -> Tensor:

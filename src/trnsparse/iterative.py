@@ -31,6 +31,7 @@ from trnsci.core.krylov.runs import Callback, Product
 from trnsci.core.krylov.short_recurrences import conjugate_gradients
 from trnsci.core.krylov.short_recurrences import minres as minres_method
 from trnsci.core.krylov.solve import Method, Stopping, stopping
+from trnsci.core.krylov.threads import few_threads
 from trnsci.core.numbers.values import STEPS, untraced
 from trnsparse._library import LIBRARY
 from trnsparse.formats import SparseMatrix
@@ -48,7 +49,7 @@ __all__ = [
 Matrix: TypeAlias = SparseMatrix | Tensor | Product
 
 
-@untraced("cg", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 def cg(
     A: Matrix,
@@ -97,7 +98,7 @@ def cg(
     return _solved("cg", method, Operands(A, b, x0, M), rule, on_failure, hermitian=True)
 
 
-@untraced("minres", STEPS)
+@untraced(STEPS)
 @also_spelled("max_iter", "maxiter")
 def minres(
     A: Matrix,
@@ -146,7 +147,7 @@ def chebyshev_steps(lam_min: float, lam_max: float, tol: float) -> int:
     return needed_steps("chebyshev_steps", lam_min, lam_max, tol)
 
 
-@untraced("chebyshev", STEPS)
+@untraced(STEPS)
 def chebyshev(
     A: Matrix,
     b: Tensor,
@@ -185,7 +186,7 @@ def chebyshev(
     return _solved("chebyshev", method, Operands(A, b, x0), rule, on_failure, hermitian=True)
 
 
-@untraced("richardson", STEPS)
+@untraced(STEPS)
 def richardson(
     A: Matrix,
     b: Tensor,
@@ -212,7 +213,7 @@ def richardson(
     return _solved("richardson", method, Operands(A, b, x0), rule, on_failure)
 
 
-@untraced("power_iteration", STEPS)
+@untraced(STEPS)
 def power_iteration(
     A: Matrix,
     v0: Tensor | None = None,
@@ -250,7 +251,8 @@ def power_iteration(
     with torch.no_grad(), with_forward_mode(False):
         start = v0.detach()
         product = as_operator("power_iteration", A, start)
-        found = dominant_pair("power_iteration", product, start, rule.tol, rule.limit)
+        with few_threads(product, start):
+            found = dominant_pair("power_iteration", product, start, rule.tol, rule.limit)
     if not recording():
         quantity = "relative change of the eigenvalue"
         report_iteration("power_iteration", found.info, found.iterations, on_failure, quantity)

@@ -36,7 +36,7 @@ def bandwidth(A: SparseMatrix) -> int:
     return int((pattern.row_indices - pattern.indices).abs().max())
 
 
-@untraced("rcm")
+@untraced()
 def rcm(A: SparseMatrix) -> Tensor:
     """Return the reverse Cuthill-McKee ordering of a square matrix, which reduces its bandwidth.
 
@@ -92,7 +92,7 @@ class BlockOrdering:
         )
 
 
-@untraced("block_ordering")
+@untraced()
 def block_ordering(A: SparseMatrix, block_size: int = 128) -> BlockOrdering:
     """Return the ordering, of those tried, with the fewest stored blocks.
 

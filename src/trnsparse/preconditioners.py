@@ -61,7 +61,7 @@ _BLOCK = 16
 _SHIFTS = 12
 
 
-@untraced("jacobi_preconditioner")
+@untraced()
 def jacobi_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the Jacobi preconditioner, division by the diagonal.
 
@@ -73,7 +73,7 @@ def jacobi_preconditioner(A: SparseMatrix) -> Preconditioner:
     return on_columns(jacobi(name, _square(name, A).diagonal()))
 
 
-@untraced("block_jacobi_preconditioner")
+@untraced()
 def block_jacobi_preconditioner(A: SparseMatrix, block_size: int | None = None) -> Preconditioner:
     """Return the block Jacobi preconditioner, the solve with the diagonal blocks.
 
@@ -102,7 +102,7 @@ def block_jacobi_preconditioner(A: SparseMatrix, block_size: int | None = None) 
     return on_columns(block_jacobi(name, blocks, n, definite=False))
 
 
-@untraced("ssor_preconditioner")
+@untraced()
 def ssor_preconditioner(A: SparseMatrix, omega: float | None = None) -> Preconditioner:
     """Return one symmetric sweep of over-relaxation, for symmetric (Hermitian) matrices.
 
@@ -129,7 +129,7 @@ def ssor_preconditioner(A: SparseMatrix, omega: float | None = None) -> Precondi
     return _Substitutions(scaled, omega * (2 - omega) * diagonal, None)
 
 
-@untraced("ichol_preconditioner")
+@untraced()
 def ichol_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the solve with an incomplete Cholesky factor, which has the pattern of A.
 
@@ -163,7 +163,7 @@ def ichol_preconditioner(A: SparseMatrix) -> Preconditioner:
     raise NotPositiveDefiniteError(f"{name}: A has no incomplete factor up to shift {shift:g}")
 
 
-@untraced("ilu_preconditioner")
+@untraced()
 def ilu_preconditioner(A: SparseMatrix) -> Preconditioner:
     """Return the solve with incomplete LU factors, which together have the pattern of A.
 
@@ -191,7 +191,7 @@ def ilu_preconditioner(A: SparseMatrix) -> Preconditioner:
     return _Substitutions(made, None, made)
 
 
-@untraced("amg_preconditioner")
+@untraced()
 def amg_preconditioner(
     A: SparseMatrix, *, sweeps: int = 1, omega: float = 2 / 3, **options: Any
 ) -> Preconditioner:
@@ -245,7 +245,7 @@ class _Substitutions:
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self), self._made_of
 
-    @untraced("a preconditioner by substitution")
+    @untraced(name="a preconditioner by substitution")
     def __call__(self, r: Tensor) -> Tensor:
         lower, diagonal, upper = self._made_of
         if r.is_complex() and not lower.dtype.is_complex:

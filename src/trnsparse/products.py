@@ -9,7 +9,7 @@ from trnsci.core.arguments import agree, expandable, floating
 from trnsci.core.errors import DTypeError, FlagError, OperandError
 from trnsci.core.numbers.values import shapes_are_static
 from trnsparse._library import no_kernel
-from trnsparse._paths.dispatch import run_sddmm
+from trnsparse._paths.rows import run_sddmm
 from trnsparse.formats import CSRMatrix, SparseMatrix
 
 __all__ = ["sddmm", "spgemm", "spmm", "spmv", "spmv_symmetric"]

@@ -5,17 +5,24 @@ The bound of an integral (ij|kl) is ``Q[i, j] * Q[k, l]``, with ``Q = sqrt(|(ij|
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from math import sqrt
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
+from trnsci.core.backend.derivatives import total
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import DTypeError, FlagError, OperandError
 from trnsci.core.numbers.conversions import real_dtype
-from trnsci.core.numbers.values import inert
-from trnsparse._library import no_kernel
-from trnsparse._paths.dispatch import run_screened_spmm
+from trnsci.core.numbers.planes import embedded, joined, parts
+from trnsci.core.numbers.values import concrete, inert
+from trnsci.core.tiles.hardware import TILE
+from trnsparse._library import LIBRARY, no_kernel
+from trnsparse._paths.operands import leading_columns, several_columns
 from trnsparse._patterns.dense import check_threshold
 
 __all__ = [
@@ -199,7 +206,8 @@ def screened_spmm(
     if A.is_floating_point() or A.is_complex():  # integers cannot hold the bounds
         dtype = real_dtype(A.dtype)
         row_bounds, col_bounds = row_bounds.to(dtype), col_bounds.to(dtype)
-    return run_screened_spmm(A, row_bounds, col_bounds, B, sqrt(threshold))
+    result: Tensor = SCREENED_SPMM(A, row_bounds, col_bounds, B, sqrt(threshold))
+    return result
 
 
 def _checked(function: str, Q: Tensor, threshold: float) -> None:
@@ -211,3 +219,122 @@ def _real(function: str, name: str, value: Tensor) -> None:
     tensor(function, name, value)
     if value.is_complex():
         raise DTypeError(f"{function}: {name} must be real, got {value.dtype}")
+
+
+# -- the operation of screened_spmm ----------------------------------------------------------------
+
+# Below this share of rows and columns, copying the needed part is faster.
+_WORTH_A_COPY = 0.5
+
+
+def _screened_product(
+    a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> Tensor:
+    """Return ``(a where row_bounds[i] * col_bounds[j] > cutoff, else 0) @ b``.
+
+    Rows and columns without such elements are skipped if there are many.
+    """
+    if concrete(row_bounds, col_bounds) and row_bounds.is_cpu and a.numel():
+        rows = (row_bounds * col_bounds.max() > cutoff).nonzero().squeeze(-1)
+        columns = (col_bounds * row_bounds.max() > cutoff).nonzero().squeeze(-1)
+        if rows.numel() * columns.numel() < _WORTH_A_COPY * a.numel():
+            part = a.index_select(0, rows).index_select(1, columns)
+            right = b.index_select(0, columns)
+            product = _masked(part, row_bounds[rows], col_bounds[columns], right, cutoff)
+            return product.new_zeros(a.shape[0], b.shape[1]).index_copy(0, rows, product)
+    return _masked(a, row_bounds, col_bounds, b, cutoff)
+
+
+def _masked(a: Tensor, rows: Tensor, columns: Tensor, b: Tensor, cutoff: float) -> Tensor:
+    kept = torch.outer(rows, columns) > cutoff
+    # Multiplication by the mask would give NaN for an infinite element that is screened out.
+    return a.masked_fill(~kept, 0.0) @ b
+
+
+def _screened_backward(
+    grad: Tensor,
+    needed: Any,
+    a: Tensor,
+    row_bounds: Tensor,
+    col_bounds: Tensor,
+    b: Tensor,
+    cutoff: float,
+) -> tuple[Tensor | None, ...]:
+    by_a = by_b = None
+    if needed[0]:
+        kept = torch.outer(row_bounds, col_bounds) > cutoff
+        by_a = (grad @ b.mT).masked_fill(~kept, 0.0)
+    if needed[3]:
+        by_b = SCREENED_SPMM(a.mT.contiguous(), col_bounds, row_bounds, grad, cutoff)
+    return by_a, None, None, by_b, None
+
+
+def _screened_jvp(
+    tangents: Any, a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
+) -> Tensor:
+    parts = []
+    if tangents[0] is not None:
+        parts.append(SCREENED_SPMM(tangents[0], row_bounds, col_bounds, b, cutoff))
+    if tangents[3] is not None:
+        parts.append(SCREENED_SPMM(a, row_bounds, col_bounds, tangents[3], cutoff))
+    return total(parts) if parts else b.new_zeros(a.shape[0], b.shape[1])
+
+
+def _screened_by_parts(
+    real: Callable[..., Tensor],
+    a: Tensor,
+    row_bounds: Tensor,
+    col_bounds: Tensor,
+    b: Tensor,
+    cutoff: float,
+) -> Tensor:
+    bounds = row_bounds, col_bounds.repeat_interleave(2)
+    return joined(real(parts(a), *bounds, embedded(b), cutoff))
+
+
+def _screened_spmm_launch(
+    launch: Launcher,
+    a: Tensor,
+    row_bounds: Tensor,
+    col_bounds: Tensor,
+    b: Tensor,
+    cutoff: float,
+) -> Tensor:
+    from trnsparse._kernels.screened_spmm import screened_spmm  # here, because it imports NKI
+
+    # As in torch's comparison, the number takes the dtype of the tensor.
+    limit = float(torch.tensor(cutoff, dtype=row_bounds.dtype))
+    kept = _kept_tiles(row_bounds, col_bounds, limit)
+    bounds = row_bounds.unsqueeze(1), col_bounds.unsqueeze(0)
+    result = launch(screened_spmm, a, *bounds, several_columns(b), limit, kept)
+    return leading_columns(result, b.shape[1])
+
+
+def _kept_tiles(
+    rows: Tensor, columns: Tensor, cutoff: float
+) -> tuple[tuple[tuple[int, bool], ...], ...]:
+    """Return for each 128 rows the tiles of columns with bounds above, and whether all are."""
+    greatest, least = [], []
+    for bounds in (rows, columns):
+        tiles = torch.split(bounds.detach().cpu(), TILE)
+        greatest.append(torch.stack([tile.nan_to_num(nan=-1.0).max() for tile in tiles]))
+        least.append(torch.stack([tile.nan_to_num(nan=-1.0).min() for tile in tiles]))
+    some = (torch.outer(*greatest) > cutoff).tolist()
+    every = (torch.outer(*least) > cutoff) & torch.outer(*(x >= 0 for x in least))
+    whole = every.tolist()
+    return tuple(
+        tuple((j, whole[i][j]) for j in range(len(row)) if row[j]) for i, row in enumerate(some)
+    )
+
+
+SCREENED_SPMM = Operation(
+    LIBRARY,
+    "screened_spmm",
+    launch=_screened_spmm_launch,
+    reference=_screened_product,
+    by_parts=_screened_by_parts,
+    backward=_screened_backward,
+    jvp=_screened_jvp,
+    autocast="lower",
+    flops=lambda a, row_bounds, col_bounds, b, cutoff: 2.0 * a.numel() * b.shape[-1],
+)

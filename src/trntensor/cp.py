@@ -74,7 +74,7 @@ def cp_decompose(
 ) -> tuple[list[Tensor], Tensor, ConvergenceReport]: ...
 
 
-@untraced("cp_decompose", STEPS)
+@untraced(STEPS)
 def cp_decompose(
     tensor: Tensor,
     rank: int,

@@ -20,9 +20,5 @@ EXAMPLES: dict[str, Example] = {
     "tt_round": example(_CORES, 1),
     "tucker_decompose": example(_CUBE, (2, 2, 2), 3),
     "tucker_reconstruct": example(_CUBE, [random_tensor(5, n) for n in _CUBE.shape]),
-    **{
-        name: call()
-        for operation in LIBRARY.operations.values()
-        for name, call in operation.examples.items()
-    },
+    **LIBRARY.examples(),
 }

@@ -232,11 +232,9 @@ class ContractionPlan(Plan):
 
     @property
     def _backend_and_reason(self) -> tuple[str, str]:
-        path = LIBRARY.path()
-        if path == "pytorch":
-            if LIBRARY.get_backend() == "pytorch":
-                return path, "backend 'pytorch' is set"
-            return path, "backend 'auto' finds no NeuronCore with AWS's NKI"
+        choice = LIBRARY.choice()
+        if choice.path == "pytorch":
+            return choice.path, choice.reason
         if self.precision == "kahan":
             return "pytorch", "kahan is float64, which the kernels do not take"
         doublefloat = self.precision == "doublefloat"
@@ -248,7 +246,7 @@ class ContractionPlan(Plan):
         launches = moved(self.program)[1]
         if doublefloat or self.dtype.is_complex:  # nothing is fused
             launches = ["doublefloat_gemm" if doublefloat else "contract"] * len(self._products)
-        return path, f"{', '.join(launches)} for {_steps(len(self.program.steps))}"
+        return choice.path, f"{', '.join(launches)} for {_steps(len(self.program.steps))}"
 
 
 def _steps(count: int) -> str:

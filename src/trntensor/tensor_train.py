@@ -56,7 +56,7 @@ def tt_decompose(
     return _within(tensor, max_rank, eps) if eps else _cut(tensor, max_rank, 0.0)
 
 
-@untraced("tt_decompose", f"with eps {_RANKS}")
+@untraced(f"with eps {_RANKS}", name="tt_decompose")
 def _within(tensor: Tensor, max_rank: int | None, eps: float) -> list[Tensor]:
     """Return cores of the smallest ranks with a relative error of at most ``eps``."""
     one_problem("tt_decompose", tensor, instead="max_rank without eps needs none")
@@ -96,7 +96,7 @@ def tt_reconstruct(cores: Sequence[Tensor]) -> Tensor:
     return result.reshape([core.shape[1] for core in cores])
 
 
-@untraced("tt_round", _RANKS)
+@untraced(_RANKS)
 def tt_round(
     cores: Sequence[Tensor], max_rank: int | None = None, *, eps: float = 0.0
 ) -> list[Tensor]:

@@ -107,7 +107,7 @@ def tucker_decompose(
     return (core, factors, report) if return_report else (core, factors)
 
 
-@untraced("tucker_decompose", STEPS)
+@untraced(STEPS, name="tucker_decompose")
 def _converged(
     tensor: Tensor, sizes: tuple[int, ...] | None, max_iter: int, tol: float, eps: float | None
 ) -> tuple[Tensor, list[Tensor], ConvergenceReport]:

@@ -79,6 +79,10 @@ def checkout(tmp_path):
     git("init", "--quiet")
     git("add", ".")
     git("commit", "--quiet", "--message", "a budget")
+    for name, lines in (("length", 1), ("unit", 3)):
+        (package / "inner" / f"{name}.py").write_text("# A comment.\n" * lines)
+        git("add", ".")
+        git("commit", "--quiet", "--message", f"ours: {name}")
     return tmp_path
 
 
@@ -96,6 +100,8 @@ def test_an_excess_names_what_grew_since_the_budget_was_set(checkout, capsys):
     assert "Above the budget of pyproject.toml: code-lines, exported-names." in printed
     assert "  ours/inner                       +2 code lines\n  ours.volume\n" in printed
     assert "who would miss" in printed
+    commits = [line.split() for line in printed.splitlines() if " lines by " in line]
+    assert [(words[0], words[-1]) for words in commits] == [("+3", "unit"), ("+1", "length")]
     (checkout / "pyproject.toml").write_text(BUDGET.format(4, 2))
     assert tree_size.main(["--budget", str(checkout)]) == 0
 

@@ -7,7 +7,6 @@ import torch
 import trnfft
 import trnfft.nki
 from trnfft._library import LIBRARY
-from trnfft._paths import complex_products, operations  # noqa: F401  (declare operations)
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 

@@ -7,10 +7,12 @@ import math
 import pytest
 import torch
 
+import trnfft.nki  # noqa: F401  (declares operations)
 from each_case import each_case
 from trnfft._kernels.dft import LARGEST_N
 from trnfft._library import LIBRARY
-from trnfft._paths import complex_products, operations  # noqa: F401  (they declare operations)
+from trnfft.short_time import SHORT_TIME
+from trnfft.transforms import TRANSFORM
 
 M, N, K, BATCH = 3, 4, 5, 6
 
@@ -22,11 +24,11 @@ def e(*shape):
 # Five operations for each point and halving of a transform, which has one halving at least; eight
 # for each term of a complex product, six for each element of a mask.
 FLOPS = [
-    ("transform", (e(BATCH, 16, 2), True, "fft", 16, "backward"), 5 * BATCH * 16 * 4),
-    ("transform", (e(BATCH, 10, 2), True, "fft", 16, "backward"), 5 * BATCH * 16 * 4),
-    ("transform", (e(2, BATCH, 16), False, "rfft", 16, "backward"), 5 * 2 * BATCH * 16 * 4),
-    ("transform", (e(BATCH, 1, 2), True, "fft", 1, "backward"), 5 * BATCH),
-    ("transform", (e(BATCH, 3), False, "rfft", 3, "backward"), 5 * BATCH * 3 * math.log2(3)),
+    ("transform", (e(BATCH, 16, 2), True, "fft", [16], "backward"), 5 * BATCH * 16 * 4),
+    ("transform", (e(BATCH, 10, 2), True, "fft", [16], "backward"), 5 * BATCH * 16 * 4),
+    ("transform", (e(2, BATCH, 16), False, "rfft", [16], "backward"), 5 * 2 * BATCH * 16 * 4),
+    ("transform", (e(BATCH, 1, 2), True, "fft", [1], "backward"), 5 * BATCH),
+    ("transform", (e(BATCH, 3), False, "rfft", [3], "backward"), 5 * BATCH * 3 * math.log2(3)),
     ("transform_nd", (e(BATCH, 4, 8, 2), True, "fft2", (4, 8), "backward"), 5 * BATCH * 32 * 5),
     ("transform_nd", (e(BATCH, 1, 1, 2), True, "fft2", (1, 1), "backward"), 5 * BATCH),
     ("short_time", (e(BATCH, 40), False, e(16), 8, True, False), 5 * BATCH * 4 * 16 * 4),
@@ -47,7 +49,7 @@ def test_the_work_of_a_call(name, args, want):
 
 def test_frames_that_the_kernel_takes():
     def reason(points):
-        return operations.SHORT_TIME.refusal(e(1, 4096), False, e(points), 8, True, False)
+        return SHORT_TIME.refusal(e(1, 4096), False, e(points), 8, True, False)
 
     assert reason(LARGEST_N) == ""
     assert reason(LARGEST_N + 1) == f"the kernel takes frames of up to {LARGEST_N} points"
@@ -55,7 +57,7 @@ def test_frames_that_the_kernel_takes():
 
 def test_transforms_without_a_plan_say_why():
     def reason(n):
-        return operations.TRANSFORM.refusal(e(1, 4, 2), True, "fft", n, "backward")
+        return TRANSFORM.refusal(e(1, 4, 2), True, "fft", [n], "backward")
 
     assert reason(4) == ""
     assert "no kernel transforms 268435457 points" in reason(2**28 + 1)

@@ -11,7 +11,7 @@ import trnrand
 from each_case import each_case
 from fresh_process import printed_after
 from oracles import random_words as oracle
-from trnrand._paths.dispatch import stream
+from trnrand._paths.samples import stream
 from trnrand._paths.torch_path import _exponentials, _fill_by_chunks, _normals, torch_stream
 from trnrand._stream import arrays
 from trnrand._stream.words import FLOATS, WIDE, Domain, Source

@@ -17,7 +17,7 @@ from trnsci.core.testing.contract import (
 from trnsparse._attention import operations as attention_operations
 from trnsparse._attention.dispatch import _tables
 from trnsparse._library import LIBRARY
-from trnsparse._paths import operations
+from trnsparse._paths.blocks import BSR_SDDMM, TILED_SPMM
 from trnsparse._resident_cg import BSR_CG
 from trnsparse.attention import block_sparse_attention
 from trnsparse.masks import AttentionMask
@@ -55,7 +55,7 @@ def sampled(c: Any, d: Any) -> Any:
 def sampled_in_blocks(c: Any, d: Any) -> Any:
     """Return blocks of a product."""
     pointers, columns = torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 1])
-    return operations.BSR_SDDMM(pointers, columns, c, d, 3)
+    return BSR_SDDMM(pointers, columns, c, d, 3)
 
 
 def screened(a: Any, b: Any) -> Any:
@@ -71,7 +71,7 @@ def tiled(tiles: Any, b: Any) -> Any:
     """
     whole = torch.nn.functional.pad(tiles, (0, 125, 0, 0, 0, 124))
     pointers, columns = torch.tensor([0, 1, 2]), torch.tensor([0, 0])
-    return operations.TILED_SPMM(whole, pointers, columns, b, 200)[126:131]
+    return TILED_SPMM(whole, pointers, columns, b, 200)[126:131]
 
 
 def gradient(grad: Any, q: Any, k: Any, v: Any) -> Any:

@@ -24,7 +24,7 @@ REAL_INPUT = frozenset({"rfft", "ihfft", "rfftn", "ihfftn"})
 HALF_SPECTRUM = frozenset({"irfft", "hfft", "irfftn", "hfftn"})
 """Transforms from half a spectrum to real output."""
 
-_NORMS = (None, "backward", "forward", "ortho")
+NORMS = (None, "backward", "forward", "ortho")
 
 
 def checked_norm(function: str, norm: str | None) -> None:
@@ -33,7 +33,7 @@ def checked_norm(function: str, norm: str | None) -> None:
     Raises:
         FlagError: ``norm`` is not valid.
     """
-    if norm not in _NORMS:
+    if norm not in NORMS:
         raise FlagError(f"{function}: norm must be one of backward, forward, ortho, got {norm!r}")
 
 

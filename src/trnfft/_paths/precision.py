@@ -18,6 +18,7 @@ from __future__ import annotations
 import torch
 
 from trnfft._library import LIBRARY
+from trnsci.core.backend.precision import CHOSEN
 
 
 def get_precision() -> str:
@@ -28,4 +29,5 @@ def get_precision() -> str:
 
 def operand_dtype() -> torch.dtype:
     """Return the dtype of the operands of kernels."""
-    return torch.bfloat16 if LIBRARY.level() == "bfloat16" else torch.float32
+    lowered = CHOSEN.used and LIBRARY.level() == "bfloat16"
+    return torch.bfloat16 if lowered else torch.float32

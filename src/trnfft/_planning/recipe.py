@@ -105,17 +105,17 @@ class Recipe:
     padded_n: int | None
     geometry: AnyGeometry | None
 
-    @property
+    @cached_property
     def form(self) -> Form:
         """Form of the operand and the result: full, half or hermitian."""
         return KINDS[self.kind][0]
 
-    @property
+    @cached_property
     def inverse(self) -> bool:
         """Whether the exponent has the sign of the inverse transform."""
         return KINDS[self.kind][1]
 
-    @property
+    @cached_property
     def n(self) -> int:
         """Number of points of one transform."""
         return math.prod(self.sizes)

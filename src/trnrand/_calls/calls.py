@@ -27,7 +27,7 @@ from trnrand._calls.signatures import LAWS, Law, Shape, broadcast_shape
 from trnrand._calls.transforms import beneath
 from trnrand._kernels.definitions import Kind
 from trnrand._library import no_kernel
-from trnrand._paths.dispatch import note_stream
+from trnrand._paths.samples import note_stream
 from trnrand.defaults import get_default_generator
 from trnrand.errors import FlagError
 from trnrand.generator import Generator

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import Any
-
 from trnrand.distributions import (
     categories,
     circular,
@@ -27,6 +24,12 @@ from trnrand.distributions.discrete import *  # noqa: F403
 from trnrand.distributions.extremes import *  # noqa: F403
 from trnrand.distributions.gammas import *  # noqa: F403
 from trnrand.distributions.permutations import *  # noqa: F403
+from trnrand.distributions.replaced import (  # noqa: F401 - not listed in __all__
+    exponential_into,
+    normal_into,
+    standard_normal,
+    uniform_into,
+)
 from trnrand.distributions.torch_names import *  # noqa: F403
 from trnrand.distributions.truncated import *  # noqa: F403
 from trnrand.distributions.urns import *  # noqa: F403
@@ -46,13 +49,3 @@ __all__ = [
     *urns.__all__,
     *vectors.__all__,
 ]
-
-_PUBLISHED = ("exponential_into", "normal_into", "standard_normal", "uniform_into")
-"""Names that published releases have in this module, from ``trnrand.published``."""
-
-
-def __getattr__(name: str) -> Any:
-    if name not in _PUBLISHED:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    # An import statement would be a circle: trnrand.published imports this package.
-    return getattr(import_module("trnrand.published"), name)

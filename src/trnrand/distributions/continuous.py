@@ -30,7 +30,7 @@ from trnrand._calls.calls import distribution
 from trnrand._calls.requests import Request, prepared
 from trnrand._calls.transforms import holds, shown
 from trnrand._kernels.definitions import Kind
-from trnrand._paths.dispatch import fill_stream, stream
+from trnrand._paths.samples import fill_stream, stream
 from trnrand._sampling.pathwise import attached, located, noise_of
 from trnrand._sampling.samplers import each, units
 from trnrand._stream.words import WIDE, Domain, Source

@@ -9,7 +9,7 @@ from trnrand._calls.arguments import Device, Parameter, Size, real
 from trnrand._calls.calls import Shape, broadcast_shape, distribution
 from trnrand._calls.requests import Request, prepared_vectors
 from trnrand._calls.transforms import beneath, holds
-from trnrand._paths.dispatch import fill_stream
+from trnrand._paths.samples import fill_stream
 from trnrand._sampling.pathwise import attached
 from trnrand.errors import ParameterError, ShapeError
 from trnrand.generator import Generator

@@ -10,8 +10,8 @@ these functions.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -71,14 +71,12 @@ def with_forward_mode(enabled: bool) -> AbstractContextManager[Any]:
     return forward_ad._set_fwd_grad_enabled(enabled)
 
 
-@contextmanager
-def with_conjugate_views() -> Iterator[None]:
-    """Run a block in which conjugate and negative views have their values."""
+def with_conjugate_views() -> tuple[AbstractContextManager[Any], AbstractContextManager[Any]]:
+    """Return two contexts, in both of which conjugate and negative views have their values."""
     # private: graphs of torch.compile exclude both keys, and operators inside of them read such
     # views without the conjugation; no public switch. Without it: AttributeError at the first call.
     included, keys = torch._C._SetExcludeDispatchKeyGuard, torch._C.DispatchKey
-    with included(keys.Conjugate, False), included(keys.Negative, False):
-        yield
+    return included(keys.Conjugate, False), included(keys.Negative, False)
 
 
 def without_transforms() -> AbstractContextManager[Any]:

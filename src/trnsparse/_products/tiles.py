@@ -8,9 +8,11 @@ second product with a matrix or on request, and only within ``LIMIT``.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from trnsci.core.interop import version_of
@@ -68,7 +70,7 @@ class ProductPlan:
     tiles_ns: float
     held: bool
 
-    @property
+    @cached_property
     def holds(self) -> bool:
         """Whether tiles are worth their memory, so that a second product builds them."""
         return self.tiles_bytes <= LIMIT and self.tiles_ns <= WORTH * self.rows.ns
@@ -140,7 +142,7 @@ class TileHolder:
 
     def __init__(self) -> None:
         self.products = 0
-        self._plans: dict[tuple[int, str, str], ProductPlan] = {}
+        self._plans: dict[tuple[int, torch.dtype, str], ProductPlan] = {}
         self._tiles: Tiles | None = None
         self._values = (0, 0)
 
@@ -161,9 +163,9 @@ class TileHolder:
         self.products += 1
         if self.products == 1 and not self.holds(values):
             return None
-        key = columns, dtype_name(values.dtype), resolve_generation()
+        key = columns, values.dtype, resolve_generation()
         if key not in self._plans:
-            self._plans[key] = plan_product(pattern, *key)
+            self._plans[key] = plan_product(pattern, columns, dtype_name(values.dtype), key[-1])
         return self.hold(values, pattern) if self._plans[key].holds else None
 
 

@@ -83,7 +83,7 @@ def test_other_dtypes_run_on_torch_with_a_warning(library, operation, dtype):
     with library.backend("simulator"):
         with pytest.warns(NkiRefusalWarning, match=str(dtype)):
             got = operation(x, x, 1)
-        path, reason = operation.choose(x, x, 1)
+        path, reason, _ = operation.decide(library.choice(), (x, x, 1))
     assert torch.equal(got, 1 * x + x)
     assert not counts().launches
     assert not counts().fallbacks
@@ -94,7 +94,10 @@ def test_empty_operands_run_on_torch(library, operation):
     x = torch.empty(0, 4)
     with library.backend("simulator"):
         assert operation(x, x, 1.0).shape == (0, 4)
-        assert operation.choose(x, x, 1.0) == ("pytorch", "an operand is empty")
+        assert operation.decide(library.choice(), (x, x, 1.0))[:2] == (
+            "pytorch",
+            "an operand is empty",
+        )
     assert not counts().launches
 
 
@@ -106,7 +109,11 @@ def test_operands_that_the_kernel_does_not_take_run_on_torch(library, make_opera
     x = random_tensor(2, 3, 4)
     with library.backend("simulator"):
         assert torch.equal(operation(x, x, 1.0), x + x)
-        assert operation.choose(x, x, 1.0) == ("pytorch", "3-D operands")
+        assert operation.decide(library.choice(), (x, x, 1.0)) == (
+            "pytorch",
+            "3-D operands",
+            "3-D operands",
+        )
         with launched(KERNEL):
             operation(x[0], x[0], 1.0)
 
@@ -116,19 +123,19 @@ class TestTheSizeThatIsWorthALaunch:
     def operation(self, make_operation):
         return make_operation(flops=lambda x, y, alpha: 2 * x.numel(), min_flops=100)
 
-    def test_small_calls_run_on_torch_in_auto(self, operation, fake_neuron):
+    def test_small_calls_run_on_torch_in_auto(self, library, operation, fake_neuron):
         fake_neuron()
         x = torch.ones(7, 7)
-        assert operation.choose(x, x, 1.0) == (
+        assert operation.decide(library.choice(), (x, x, 1.0))[:2] == (
             "pytorch",
             "a launch is worth at least 100 flops",
         )
 
-    def test_large_calls_run_on_the_device_in_auto(self, operation, fake_neuron):
+    def test_large_calls_run_on_the_device_in_auto(self, library, operation, fake_neuron):
         fake_neuron()
         for shape in ((5, 10), (8, 8)):  # of exactly 100 flops, and of more
             x = torch.ones(shape)
-            assert operation.choose(x, x, 1.0)[0] == "nki"
+            assert operation.decide(library.choice(), (x, x, 1.0))[0] == "nki"
 
     def test_a_launch_is_worth_two_gigaflops_unless_it_is_said(self, make_operation):
         assert make_operation().min_flops == 2e9
@@ -143,14 +150,17 @@ def test_the_reason_names_the_variable(make_library, make_operation):
     library = make_library(USE_SIMULATOR="1")
     operation = make_operation(owner=library)
     x = torch.ones(2, 2)
-    assert operation.choose(x, x, 1.0)[1] == f"{library.use_simulator.name} or its umbrella is on"
+    assert (
+        operation.decide(library.choice(), (x, x, 1.0))[1]
+        == f"{library.use_simulator.name} or its umbrella is on"
+    )
 
 
 def test_the_reason_names_what_decided(library, operation, fake_neuron):
     x = torch.ones(2, 2)
 
     def reason():
-        return operation.choose(x, x, 1.0)[1]
+        return operation.decide(library.choice(), (x, x, 1.0))[1]
 
     assert reason() == "backend 'auto' finds no NeuronCore with AWS's NKI"
     with library.backend("pytorch"):

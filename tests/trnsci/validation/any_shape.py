@@ -264,7 +264,7 @@ def _sparse_products(m: int, n: int) -> None:
 
 def _tile_products(m: int, n: int) -> None:
     """Multiply by tiles also where a matrix would not hold them."""
-    from trnsparse._paths.operations import TILED_SPMM
+    from trnsparse._paths.blocks import TILED_SPMM
     from trnsparse._products.tiles import TileHolder
 
     for dense in _patterns(m, n):

@@ -20,7 +20,6 @@ from trnsparse._kernels.bsr_spmm import BlockRows, bsr_spmm
 from trnsparse._kernels.screened_spmm import screened_spmm
 from trnsparse._kernels.sddmm import bsr_sddmm, sddmm
 from trnsparse._kernels.spmm import spmm_one_hot, spmm_segments
-from trnsparse._paths.kernel_path import _kept_tiles
 from trnsparse._products.row_order import (
     chunk_columns,
     chunk_counts,
@@ -29,6 +28,7 @@ from trnsparse._products.row_order import (
     segment_order,
     tile_starts,
 )
+from trnsparse.screening import _kept_tiles
 
 from .harness import GENERATIONS, Count, run, values
 

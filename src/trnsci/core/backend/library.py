@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from importlib import import_module
 from importlib.util import find_spec
 from types import MappingProxyType, ModuleType
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, cast, get_args
 
 try:
     import torch  # noqa: F401
@@ -27,9 +27,10 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
+from trnsci.core.backend.decision import Choice, Path
 from trnsci.core.backend.device import probe, probed
 from trnsci.core.backend.environment import Level, library_requirement, library_switch
-from trnsci.core.backend.explanation import Step, note, recording
+from trnsci.core.backend.explanation import RUNNING, Step, note, recording
 from trnsci.core.backend.precision import (
     CHOSEN,
     LEVELS,
@@ -45,7 +46,6 @@ from trnsci.core.interop import constant_to_compile
 from trnsci.core.nki import has_aws_nki
 
 Backend = Literal["auto", "pytorch", "nki", "simulator"]
-Path = Literal["pytorch", "nki", "simulator"]
 
 _BACKENDS: tuple[str, ...] = get_args(Backend)
 
@@ -56,18 +56,10 @@ def device_ready() -> bool:
     return (probed or probe())[0] is not None and has_aws_nki()
 
 
-class _Choice(NamedTuple):
-    """The value of a library's setting.
-
-    Attributes:
-        backend: The requested backend.
-        required: The level of ``REQUIRE_NKI``.
-        path: The path of calls; None if the device decides, or a variable has a wrong value.
-    """
-
-    backend: str
-    required: Level
-    path: Path | None
+_BY_DEVICE = {
+    True: Choice("auto", "", "nki", "backend 'auto' finds a NeuronCore with AWS's NKI"),
+    False: Choice("auto", "", "pytorch", "backend 'auto' finds no NeuronCore with AWS's NKI"),
+}
 
 
 @constant_to_compile
@@ -153,38 +145,58 @@ class Library:
         return self._choice.scope(self._choice_of(self.get_backend(), level))
 
     def path(self) -> Path:
-        """Return the path of a call with operands that its kernel accepts.
+        """Return the path of a call with operands that its kernel accepts."""
+        return self.choice().path
+
+    def choice(self) -> Choice:
+        """Return the settings that decide the path.
 
         Raises:
             FlagError: A variable of the library had a wrong value when the library was imported.
         """
-        return self._choice.get().path or self._undecided()
+        choice = self._choice.get()
+        return choice if choice.reason else self._by_device()
 
-    def _undecided(self) -> Path:
+    def kernels_wanted(self) -> Choice | None:
+        """Return the settings if calls must go through their ``Operation``, else None.
+
+        They must where kernels run, at precision ``doublefloat``, and while ``explain`` records
+        paths.
+        """
+        setting = self._choice  # every call of a library passes here: few calls of its own
+        choice = setting.get() if setting.scoped else setting.default
+        if not choice.reason:
+            choice = self._by_device()
+        widening = CHOSEN.used and self.widening()
+        recorded = RUNNING.number > 0 and recording()
+        if widening or recorded:
+            return Choice(*choice[:4], widening, recorded)
+        return None if choice.path == "pytorch" else choice
+
+    def _by_device(self) -> Choice:
         for variable in (self.require_nki, self.use_simulator):
             if variable.error is not None:
                 raise variable.error
-        return "nki" if device_ready() else "pytorch"
+        return _BY_DEVICE[device_ready()]
 
-    def _choice_of(self, backend: str, required: Level) -> _Choice:
-        path: Path | None = None
+    def _choice_of(self, backend: str, required: Level) -> Choice:
+        path: Path = "pytorch"
+        reason = f"backend {backend!r} is set"
         if backend == "pytorch":
-            path = "pytorch"
+            pass
         elif self.require_nki.error or self.use_simulator.error:
-            path = None
-        elif backend == "simulator" or self.use_simulator.value:
+            reason = ""
+        elif backend == "simulator":
             path = "simulator"
-        elif backend == "nki" or required:
+        elif self.use_simulator.value:
+            path, reason = "simulator", f"{self.use_simulator.name} or its umbrella is on"
+        elif backend == "nki":
             path = "nki"
-        return _Choice(backend, required, path)
-
-    def kernels_wanted(self) -> bool:
-        """Return whether calls must go through their ``Operation``.
-
-        True where kernels run, at precision ``doublefloat``, and while ``explain`` records paths.
-        """
-        path = self._choice.get().path or self._undecided()
-        return path != "pytorch" or recording() or (CHOSEN.used and self.widening())
+        elif required:
+            path, reason = "nki", f"{self.require_nki.name} or its umbrella is on"
+        else:
+            reason = ""
+        return Choice(backend, required, path, reason)
 
     def widening(self) -> bool:
         """Return whether operations compute their reference in float64, by the current level."""
@@ -224,6 +236,15 @@ class Library:
     def _check_precision(self, function: str, name: str) -> None:
         check_level(f"{self.name}.{function}", name, (*LEVELS, *self.published))
 
+    def examples(self) -> dict[str, Any]:
+        """Return the examples of the operations declared so far, by name."""
+        declared = (operation.examples.items() for operation in self.operations.values())
+        return {name: make() for examples in declared for name, make in examples}
+
+    def evidence(self) -> tuple[Any, ...]:
+        """Return the validation cases of the operations declared so far."""
+        return tuple(case for each in self.operations.values() for case in each.evidence)
+
     def no_kernel(self, function: str) -> None:
         """Report the call of a public function that has no kernel: torch computes it.
 
@@ -235,11 +256,12 @@ class Library:
         Raises:
             BackendError: ``REQUIRE_NKI`` is ``all``, on a kernel path.
         """
-        if not self.kernels_wanted():
+        choice = self.kernels_wanted()
+        if choice is None:
             return
         name = f"{self.name}.{function}"
-        refused = self.path() != "pytorch" and self.required() == "all"
-        if recording():
+        refused = choice.path != "pytorch" and choice.required == "all"
+        if choice.recorded:
             end = "; the call raises" if refused else ""
             note(Step(name, "pytorch", f"the function has no kernel{end}"))
             return

@@ -9,27 +9,32 @@ torch.export and vmap.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from functools import partial
 from importlib import import_module
 from threading import Lock
 from types import MappingProxyType
-from typing import Any, NoReturn, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.backend.autocast import Autocast, autocast_device, cast_arguments
+from trnsci.core.backend.decision import Choice, Decision, Path
 from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp
-from trnsci.core.backend.explanation import Step, note, recording
+from trnsci.core.backend.explanation import Step, note
 from trnsci.core.backend.fallback import report_fallback, report_refusal
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.backend.library import Library, Path, device_ready
+from trnsci.core.backend.library import Library, device_ready
 from trnsci.core.backend.prediction import predictor
 from trnsci.core.errors import BackendError, KernelError
 from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile, with_conjugate_views
 from trnsci.core.numbers.conversions import real_dtype
+
+_PATH: ContextVar[Path | None] = ContextVar("trnsci.path", default=None)
+"""The path of the call that is in progress; None for operators in graphs of torch.compile."""
 
 
 class Operation:
@@ -143,54 +148,45 @@ class Operation:
 
     def __call__(self, *args: Any) -> Any:
         """Return the result, computed on the path of the backend and the arguments."""
-        if not self.library.kernels_wanted():
-            return self.reference(*args)
+        choice = self.library.kernels_wanted()
+        return self.reference(*args) if choice is None else self.called(choice, *args)
+
+    def called(self, choice: Choice, *args: Any) -> Any:
+        """Return the result of a call for which ``kernels_wanted`` returned these settings."""
         device = autocast_device(args)
         if device is None:
-            return self._called(args)
+            return self._obeyed(choice, args)
         args = cast_arguments(self.autocast, device, args)
         with torch.autocast(device, enabled=False):
-            return self._called(args)
+            return self._obeyed(choice, args)
 
-    def choose(self, *args: Any) -> tuple[Path, str]:
-        """Return the path of a call, and the reason."""
-        if self.library.path() == "pytorch":
-            return "pytorch", self._torch_reason()
+    def decide(self, choice: Choice, args: tuple[Any, ...], refusal: str = "") -> Decision:
+        """Return the decision on a call, or on one that is refused before its arguments exist."""
+        path, reason = choice.path, choice.reason
+        if path == "pytorch":
+            return Decision(path, reason)
         if _any_empty(args):
-            return "pytorch", "an operand is empty"
-        refusal = self.refusal(*args)
+            return Decision("pytorch", "an operand is empty")
+        end = "; the call raises" if choice.required else ""
+        refusal = refusal or self._refusal(choice.widening, args)
         if refusal:
-            return "pytorch", self._or_raises(refusal)
-        path, reason = self._suited(args)
-        if path == "nki" and not device_ready():
-            reason = self._or_raises(f"{reason}, but no NeuronCore with AWS's NKI is found")
-        return path, reason
+            return Decision("pytorch", f"{refusal}{end}", refusal)
+        if path == "nki":
+            if choice.backend == "auto" and not choice.required and self._is_small(args):
+                return Decision("pytorch", self._too_small)
+            if not device_ready():
+                reason = f"{reason}, but no NeuronCore with AWS's NKI is found{end}"
+        return Decision(path, reason)
 
-    def _or_raises(self, reason: str) -> str:
-        """Return why no kernel runs, and that the call raises if kernels are required."""
-        return f"{reason}; the call raises" if self.library.required() else reason
-
-    def _torch_reason(self) -> str:
-        if self.library.get_backend() == "pytorch":
-            return "backend 'pytorch' is set"
-        return "backend 'auto' finds no NeuronCore with AWS's NKI"
-
-    def _suited(self, args: tuple[Any, ...]) -> tuple[Path, str]:
-        """Return the path for arguments that the kernel accepts, and the reason."""
-        path, requested = self.library.path(), self.library.get_backend()
-        if requested == "auto" and path == "nki":
-            if self.library.required():
-                return path, f"{self.library.require_nki.name} or its umbrella is on"
-            if self._flops is not None and _real_work(args) * self._flops(*args) < self.min_flops:
-                return "pytorch", self._too_small
-            return path, "backend 'auto' finds a NeuronCore with AWS's NKI"
-        if requested != path:
-            return path, f"{self.library.use_simulator.name} or its umbrella is on"
-        return path, f"backend {requested!r} is set"
+    def _is_small(self, args: tuple[Any, ...]) -> bool:
+        return self._flops is not None and _real_work(args) * self._flops(*args) < self.min_flops
 
     def refusal(self, *args: Any) -> str:
         """Return the reason why the kernel does not accept the arguments, or the empty string."""
-        if self.library.widening():
+        return self._refusal(self.library.widening(), args)
+
+    def _refusal(self, widening: bool, args: tuple[Any, ...]) -> str:
+        if widening:
             return "the kernel does not have precision 'doublefloat'"
         for arg in args:
             if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:
@@ -207,16 +203,13 @@ class Operation:
         Raises:
             BackendError: Kernels are required.
         """
-        if recording():
-            wanted = self.library.path() != "pytorch"
-            shown = self._or_raises(reason) if wanted else self._torch_reason()
-            note(Step(self.qualified_name, "pytorch", shown))
-            return
-        if self.library.path() == "pytorch":
-            return
-        if self.library.required():
-            self._require(reason)
-        self._report_refusal(reason)
+        choice = self.library.kernels_wanted()
+        if choice is not None:
+            decision = self.decide(choice, (), reason)
+            if choice.recorded:
+                note(Step(self.qualified_name, decision.path, decision.reason))
+            elif decision.refusal:
+                self._report(decision, choice)
 
     def shape_of_result(self, *args: Any) -> Any:
         """Return dense empty tensors like the result; computes nothing for fake tensors."""
@@ -232,25 +225,27 @@ class Operation:
                 self._operator = self._registered()
         return True
 
-    def _called(self, args: tuple[Any, ...]) -> Any:
-        if recording():
-            path, reason = self.choose(*args)
+    def _obeyed(self, choice: Choice, args: tuple[Any, ...]) -> Any:
+        """Decide on a call and return its result; for ``explain``, record the decision."""
+        decision = self.decide(choice, args)
+        path = decision.path
+        if choice.recorded:
             runs = path == "simulator" or (path == "nki" and device_ready())
             predict = predictor(self._run_kernel, args) if runs else None
-            note(Step(self.qualified_name, path, reason, predict))
+            note(Step(self.qualified_name, path, decision.reason, predict))
             return self.shape_of_result(*args)
-        reference = self._in_float64 if self.library.widening() else self.reference
-        if self.library.path() == "pytorch" or _any_empty(args):
-            return reference(*args)
-        refusal = self.refusal(*args)
-        if refusal:
-            self.refuse(refusal)
-        if refusal or self._suited(args)[0] == "pytorch":
-            return reference(*args)
+        if decision.refusal:
+            self._report(decision, choice)
+        if path == "pytorch":
+            return (self._in_float64 if choice.widening else self.reference)(*args)
         self.register()
         if is_compiling():
             return self._operator(*args)
-        return self._node(*args)
+        token = _PATH.set(path)
+        try:
+            return self._node(*args)
+        finally:
+            _PATH.reset(token)
 
     def _in_float64(self, *args: Any) -> Any:
         """Return the reference of the arguments in float64, rounded to their dtype."""
@@ -261,16 +256,18 @@ class Operation:
         wide = [_in_dtype(arg, torch.float64) if isinstance(arg, Tensor) else arg for arg in args]
         return _each_of(self.reference(*wide), lambda result: _in_dtype(result, dtype))
 
-    def _require(self, reason: str) -> NoReturn:
-        raise BackendError(
-            f"{self.qualified_name}: {reason}, and {self.library.require_nki.name} or its umbrella "
-            f"is on"
-        )
+    def _report(self, decision: Decision, choice: Choice) -> None:
+        """Count and warn of a refusal, or raise it where kernels are required."""
+        if choice.required:
+            raise BackendError(
+                f"{self.qualified_name}: {decision.refusal}, and {self.library.require_nki.name} "
+                f"or its umbrella is on"
+            )
+        self._report_once(decision.refusal, choice.backend != "auto")
 
-    def _report_refusal(self, reason: str) -> bool:
+    def _report_once(self, refusal: str, named: bool) -> bool:
         """Report a refusal; a compiled call does so once, when it is compiled."""
-        named = self.library.get_backend() != "auto"
-        report_refusal(self.qualified_name, reason, self.library.require_nki.name, named)
+        report_refusal(self.qualified_name, refusal, self.library.require_nki.name, named)
         return True
 
     def _registered(self) -> Any:
@@ -297,23 +294,17 @@ class Operation:
 
     def _run(self, *args: Any) -> Any:
         """Compute the result with the kernel; if that fails, with torch."""
-        with with_conjugate_views():
-            return self._computed(args)
-
-    def _computed(self, args: tuple[Any, ...]) -> Any:
-        path = self.library.path()
-        if path == "pytorch":  # the backend was changed after the call was compiled
-            return self._by_reference(args)
-        try:
-            return _each_of(self._run_kernel(Launcher(path), *args), _dense)
-        except Exception as error:
-            if self.library.required():
-                raise
-            report_fallback(self.qualified_name, error, self.library.require_nki.name)
-            return self._by_reference(args)
-
-    def _by_reference(self, args: tuple[Any, ...]) -> Any:
-        return _each_of(self.reference(*args), lambda result: _own(result, args))
+        conjugate, negative = with_conjugate_views()
+        with conjugate, negative:
+            path = _PATH.get() or self.library.path()
+            if path != "pytorch":  # else the backend was changed after the call was compiled
+                try:
+                    return _each_of(self._run_kernel(Launcher(path), *args), _dense)
+                except Exception as error:
+                    if self.library.required():
+                        raise
+                    report_fallback(self.qualified_name, error, self.library.require_nki.name)
+            return _each_of(self.reference(*args), lambda result: _own(result, args))
 
     def _run_kernel(self, launcher: Launcher, *args: Any) -> Any:
         if launcher.path == "nki" and not self.library.has_nki:
@@ -342,7 +333,7 @@ class Operation:
 
 
 constant_to_compile(Operation.register)
-constant_to_compile(Operation._report_refusal)
+constant_to_compile(Operation._report_once)
 
 
 _COMPLEX = {"float32": torch.complex64, "float64": torch.complex128}

@@ -89,9 +89,9 @@ def predictor(run: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[str |
             return _unknown("the launches depend on values of operands")
         launcher, open_end = _Predictor(generation), ""
         with ExitStack() as stack:
-            for context in (restored(settings), mode, only_torch(), torch.no_grad()):
+            settled = restored(settings), mode, only_torch(), torch.no_grad()
+            for context in (*settled, *with_conjugate_views()):
                 stack.enter_context(context)
-            stack.enter_context(with_conjugate_views())
             try:
                 run(launcher, *args)
             except Exception as stop:  # reported as the reason why the prediction ends

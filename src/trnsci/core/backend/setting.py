@@ -54,7 +54,7 @@ class Setting(Generic[T]):
     def get(self) -> T:
         """Return the value of the innermost block, or that of the process."""
         if self.scoped:
-            chosen = self._of_block()
+            chosen = self._of_block() if is_compiling() else self._variable.get()
             if chosen is not None:
                 return chosen
         return self.default
@@ -107,7 +107,15 @@ Snapshot = list[tuple["Setting[Any]", Any]]
 
 def snapshot() -> Snapshot:
     """Return all settings with their current values."""
-    return [(setting, setting.get()) for setting in list(_SETTINGS)]
+    settings = list(_SETTINGS)
+    if is_compiling():
+        return [(setting, setting.get()) for setting in settings]
+    # Without a call for each setting: every node of autograd's graph has a snapshot.
+    blocks = [setting._variable.get() for setting in settings]
+    return [
+        (setting, setting.default if value is None else value)
+        for setting, value in zip(settings, blocks, strict=True)
+    ]
 
 
 @contextmanager

@@ -14,6 +14,7 @@ from typing import Any, TypeAlias
 from torch import Tensor
 
 from trnsci.core.backend.autocast import Autocast, without_autocast
+from trnsci.core.backend.decision import Choice
 from trnsci.core.backend.derivatives import total
 from trnsci.core.backend.library import Library
 from trnsci.core.backend.operation import Operation
@@ -115,6 +116,7 @@ class Update(Operation):
         C: Tensor | None,
         *flags: Any,
         level: Any = None,
+        choice: Choice | None = None,
     ) -> Tensor:
         """Return ``alpha * f(operands, flags) + beta * C`` for validated arguments.
 
@@ -126,23 +128,26 @@ class Update(Operation):
             *flags: The flags of f.
             level: The level of precision, which autocast does not lower; None for the arithmetic
                 of the dtype.
+            choice: The settings, if ``kernels_wanted`` has returned them.
         """
         if level is None:
-            if not self.library.kernels_wanted() or is_number(alpha, 0):
+            choice = choice or self.library.kernels_wanted()
+            if choice is None or is_number(alpha, 0):
                 return self._on_torch(alpha, operands, beta, C, flags)
             if self._complex_product is None or not operands[0].is_complex():
-                return self._on_kernel(alpha, operands, beta, C, flags)
+                return self._on_kernel(choice, alpha, operands, beta, C, flags)
             product = self._product(self._complex_product, *operands, *flags)
             return accumulated(scaled(alpha, product), beta, C)
         multiply = self._multiply_at(level)
         if multiply is None or is_number(alpha, 0):
             with without_autocast(operands):
-                return self.updated(alpha, operands, beta, C, *flags)
+                return self.updated(alpha, operands, beta, C, *flags, choice=choice)
         product = self._product(multiply, *operands, *flags)
         return accumulated(scaled(alpha, product), beta, C).to(operands[0].dtype)
 
     def _on_kernel(
         self,
+        choice: Choice,
         alpha: Scalar,
         operands: tuple[Tensor, ...],
         beta: Scalar,
@@ -153,11 +158,12 @@ class Update(Operation):
         own, of_c = _real_number(alpha), _real_number(beta)
         factor = 1.0 if own is None else own
         if not self._with_c:
-            result: Tensor = self(factor, *operands, *flags)
+            result: Tensor = self.called(choice, factor, *operands, *flags)
         elif C is None or own is None or not of_c:
-            result = self(factor, *operands, 0.0, None, *flags)
+            result = self.called(choice, factor, *operands, 0.0, None, *flags)
         else:
-            return self(factor, *operands, of_c, C.expand(self._shape(*operands, *flags)), *flags)
+            C = C.expand(self._shape(*operands, *flags))
+            return self.called(choice, factor, *operands, of_c, C, *flags)
         return accumulated(scaled(alpha, result) if own is None else result, beta, C)
 
     def _by_torch(self, alpha: float, *args: Any) -> Tensor:

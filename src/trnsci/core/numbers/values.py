@@ -74,7 +74,7 @@ def inert(*tensors: Tensor) -> bool:
 
     True if they are ``concrete`` and neither autograd, forward mode nor autocast applies.
     """
-    if not concrete(*tensors) or forward_level() >= 0 or autocast_on(*tensors):
+    if not concrete(*tensors) or autocast_on(*tensors) or forward_level() >= 0:
         return False
     for tensor in tensors:
         if tensor.requires_grad:
@@ -181,7 +181,7 @@ T = TypeVar("T")
 
 
 def untraced(
-    name: str, reason: str = "it is computed outside of torch"
+    reason: str = "it is computed outside of torch", name: str = ""
 ) -> Callable[[Callable[P, T]], Callable[P, T]]:
     """Return a decorator that excludes a function from graphs of ``torch.compile``.
 
@@ -189,8 +189,8 @@ def untraced(
     compiler traces neither the function nor what it calls.
 
     Args:
-        name: The public function, for messages.
         reason: Why it is no part of a graph, for messages.
+        name: What is no part of it, for messages; the decorated function if not given.
 
     Raises:
         FlagError: A full graph is traced, as by ``torch.compile(fullgraph=True)`` or by
@@ -199,12 +199,13 @@ def untraced(
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         disabled: list[Callable[P, T]] = []
+        shown = name or function.__qualname__
 
         @wraps(function)
         def call(*args: P.args, **options: P.kwargs) -> T:
             if is_compiling():
                 raise FlagError(
-                    f"{name}: cannot be part of a compiled graph, since {reason}; call it before, "
+                    f"{shown}: cannot be part of a compiled graph, since {reason}; call it before, "
                     f"or compile without fullgraph=True"
                 )
             if not compiler_loaded():  # ``disable`` would import the compiler

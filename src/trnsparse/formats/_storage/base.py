@@ -16,7 +16,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree, floating
 from trnsci.core.errors import FlagError, OperandError
-from trnsparse._paths.dispatch import run_spmm
+from trnsparse._paths.rows import run_spmm
 from trnsparse._patterns.conversions import densified
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import RowMatrix

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, ShapeError
-from trnsparse._paths.dispatch import run_bsr_spmm
+from trnsparse._paths.blocks import run_bsr_spmm
 from trnsparse._patterns.blocking import blocked, unblocked, unblocked_by_scipy
 from trnsparse._patterns.dense import above, check_threshold, no_zeros, nonzero_blocks
 from trnsparse._patterns.layouts import as_torch_bsr, parts_for_scipy, suits_scipy

@@ -8,7 +8,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from trnsparse._paths.dispatch import run_column_spmv
+from trnsparse._paths.rows import run_column_spmv
 from trnsparse._patterns.conversions import densified_columns
 from trnsparse._patterns.layouts import as_torch_csc, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern

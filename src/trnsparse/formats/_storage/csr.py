@@ -11,7 +11,7 @@ from torch import Tensor
 
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsci.core.numbers.conversions import dtype_name
-from trnsparse._paths.dispatch import run_spmm, spmm_like
+from trnsparse._paths.rows import run_spmm, spmm_like
 from trnsparse._patterns.conversions import compressed, transposed, united
 from trnsparse._patterns.dense import nonzero_entries
 from trnsparse._patterns.index import counted, group_sums

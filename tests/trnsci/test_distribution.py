@@ -86,11 +86,17 @@ def test_every_extra_that_a_text_names_exists():
 
 
 def installed(folder, name, files, scripts=""):
-    """Lay the metadata of an installed distribution into a folder."""
+    """Lay the metadata of an installed distribution into a folder, and its files, all empty.
+
+    Since Python 3.12 ``importlib.metadata`` leaves out files that are listed and missing.
+    """
     info = folder / f"{name}-9.9.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 9.9\n")
     (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    for file in files:
+        (folder / file).parent.mkdir(parents=True, exist_ok=True)
+        (folder / file).touch()
     if scripts:
         (info / "entry_points.txt").write_text(f"[console_scripts]\n{scripts}\n")
 

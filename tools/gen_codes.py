@@ -36,7 +36,7 @@ def page() -> str:
     for code in CODES:
         rules = ", ".join(f"[{rule}](../rules/{rule}.md)" for rule in code.rules) or "none"
         way = code.way or "follow the rule's page"
-        seen = f'{code.seen} ("{code.words}")' if code.words else code.seen
+        seen = f'{code.cause} ("{code.words}")' if code.words else code.cause
         rows.append(f"| NCC_{code.name} | {seen} | {rules} | {way} |")
     faults = [f"- {f'`{words}`: ' if words else ''}{seen}" for words, seen in WITHOUT_CODE]
     return HEAD + "\n".join(rows) + "\n" + TAIL + "\n".join(faults) + "\n"

@@ -478,7 +478,7 @@ def good_C036(a):
     return out
 
 
-LOOPS = {"nki": "0.7"}
+LOOPS = {"nki": "0.7.0"}
 ROW = [[64, 1], [1, 64]]
 
 

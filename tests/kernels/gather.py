@@ -444,7 +444,7 @@ def good_S057_count_apart(mask):
 
 @twin(
     *(f32(64, 32), np.arange(16, dtype=np.int32)[:, None]),
-    options={"nki": "0.7", "lnc": 1},
+    options={"nki": "0.7.0", "lnc": 1},
 )
 def bad_M051(a, rows):
     out, index = nl.ndarray((16, 32), dtype=a.dtype, buffer=nl.shared_hbm), nl.load(rows)

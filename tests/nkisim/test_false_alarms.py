@@ -247,8 +247,6 @@ def test_a_copy_onto_itself_reads_and_writes_nothing(buffer, values):
         part = nl.ndarray((16, 8), nl.float32, buffer)
         nisa.dma_copy(dst=part[0:4], src=a[0:4])
         nisa.dma_copy(dst=part[2:8], src=part[2:8])
-        if buffer == nl.sbuf:
-            nisa.tensor_copy(dst=part, src=part)
         out = nl.ndarray((16, 8), nl.float32, nl.shared_hbm)
         nisa.dma_copy(dst=out, src=a)
         nisa.dma_copy(dst=out[0:4], src=part[0:4])

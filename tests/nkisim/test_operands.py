@@ -27,7 +27,7 @@ OPERANDS = [
 ]
 
 # What the compiler says about dynamic addresses as such.
-DYNAMIC = {"A036", "M039"}
+DYNAMIC = {"A036", "M039", "M050", "M053"}
 
 
 def wide_of(tile: Tile, source):

@@ -58,7 +58,7 @@ def explain_log(log: str, form: str) -> int:
 
 def fault_data(fault: Code) -> dict[str, str | Sequence[str]]:
     """Return a fault as plain data."""
-    return {"seen": fault.seen, "rules": fault.rules, "fix": way_of(fault)}
+    return {"cause": fault.cause, "rules": fault.rules, "fix": way_of(fault)}
 
 
 def way_of(fault: Code) -> str:
@@ -71,7 +71,7 @@ def code_text(faults: Sequence[Code]) -> str:
     """Return the faults behind a code as text, one or several."""
     lines = []
     for fault in faults:
-        lines.append(f"  seen  {fault.seen}")
+        lines.append(f"  cause {fault.cause}")
         if fault.rules:
             lines.append(f"  rule  {', '.join(fault.rules)}")
         lines.append(f"  fix   {way_of(fault)}")

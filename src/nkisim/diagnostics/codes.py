@@ -16,14 +16,14 @@ class Code(NamedTuple):
 
     Attributes:
         name: The code, without its prefix ``NCC_``.
-        seen: What users saw, or which part reports it.
+        cause: What users saw, or which part reports it.
         rules: Ids of the rules that find the fault.
         way: What to do; for a code without a rule also why there is none.
         words: A part of the message that only this fault of the code has; empty if it has one.
     """
 
     name: str
-    seen: str
+    cause: str
     rules: tuple[str, ...] = ()
     way: str = ""
     words: str = ""

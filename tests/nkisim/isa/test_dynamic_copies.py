@@ -52,8 +52,9 @@ def expected(kernel):
 def test_they_run_with_a_warning(kernel, strictness):
     run = nkisim.simulate(kernel, strictness=strictness, nki="0.3.0")
     np.testing.assert_array_equal(run(TABLE, OFFSETS), expected(kernel))
-    [finding] = run.report.findings
-    assert (finding.rule.id, finding.severity, finding.count) == ("A021", "warning", 4)
+    assert run.report.codes == {"A021", "M053"}  # tensor_copy with an address of run time
+    finding = next(f for f in run.report.findings if f.rule.id == "A021")
+    assert (finding.severity, finding.count) == ("warning", 4)
     assert "deprecated in NKI 0.3.0" in finding.message
     assert finding.file == __file__
 

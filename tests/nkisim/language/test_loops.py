@@ -25,7 +25,7 @@ def run(kernel, *arrays, nki="0.6.0", **options):
 
 def codes(kernel, *arrays, nki="0.6.0", **options):
     """Rules that a run breaks, without those that only the source shows."""
-    return nkisim.check(kernel, source=False, nki=nki, **options)(*arrays).codes
+    return nkisim.check(kernel, source=False, nki=nki, lnc=1, **options)(*arrays).codes
 
 
 def one(value):
@@ -265,7 +265,7 @@ def test_a_run_without_values_has_the_stated_iterations(loop):
         return count
 
     options = {"nki": "0.6.0", "values": False, "trip_count": 4, "source": False}
-    assert nkisim.check(kernel, detect=("size",), **options)(one(9)).codes == set()
+    assert nkisim.check(kernel, detect=("size",), lnc=1, **options)(one(9)).codes == set()
     assert len(met) == 4
 
 
@@ -432,7 +432,8 @@ def filled_by(loop, data, count, before):
 
 @each_case("loop", ["fori_loop", "while_loop"])
 def test_a_count_from_memory_may_be_0(loop):
-    report = nkisim.check(filled_by, nki="0.6.0", source=False)(loop, rows(2), one(1), False)
+    options = {"nki": "0.6.0", "source": False, "lnc": 1}
+    report = nkisim.check(filled_by, **options)(loop, rows(2), one(1), False)
     assert report.codes == {"R017"}
     assert report.findings[0].instruction == f"nl.{loop}"
     assert "R017" not in codes(filled_by, loop, rows(2), one(1), True)

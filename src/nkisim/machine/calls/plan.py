@@ -61,9 +61,6 @@ SKIPPING_IN_LOOP = declare(
     severity="warning",
 )
 
-_COPIES = ("dma_copy", "tensor_copy")
-"""Instructions that change nothing if source and destination are the same region."""
-
 _NOTHING: Selected = MappingProxyType[int, Columns]({})
 
 
@@ -145,7 +142,7 @@ class Plan:
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
         moves = instruction.moves
         self.moves = moves(call) if callable(moves) else moves
-        self.copies = instruction.name in _COPIES
+        self.copies = instruction.name == "dma_copy"
         self.inexact = instruction.inexact or (
             rules.INEXACT_MOVE if self.moves else rules.INEXACT_INTEGER
         )

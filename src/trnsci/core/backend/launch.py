@@ -22,7 +22,7 @@ SIMULATE: Setting[Callable[[Any], Callable[..., Any]] | None] = Setting("trnsci.
 """Converts a kernel to a function of arrays; None uses the ``nki.simulate`` of the current NKI."""
 
 
-@dataclass
+@dataclass(eq=False)
 class Launcher:
     """Runs kernels on one path and counts them.
 

@@ -7,7 +7,7 @@ PIP := $(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --n
 READY := $(VENV)/.ready
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo lint test test-all check docs package format mutants clean
+.PHONY: help setup demo lint test test-all check docs package format mutants test-versions clean
 
 help:
 	@echo "make demo      run kernels, break one, validate all of them and show the table"
@@ -20,6 +20,7 @@ help:
 	@echo "make package   build the wheel and the source package, in dist/"
 	@echo "make format    rewrite the sources the way make test wants them"
 	@echo "make mutants   plant faults and see which the tests notice; ARGS goes to tools/mutants.py"
+	@echo "make test-versions   the fast tests on other versions of Python, torch, NumPy and SciPy"
 	@echo "make clean     remove .venv and every cache"
 
 # Modules are compiled when they are imported: to compile all of torch takes longer than to unpack it.
@@ -96,6 +97,14 @@ $(VENV)/.mutants: $(READY)
 
 mutants: $(VENV)/.mutants
 	$(VENV)/bin/python tools/mutants.py $(ARGS)
+
+# An hour of tests, and several gigabytes from the package index.
+$(VENV)/.versions: $(READY)
+	$(PIP) --no-build-isolation -e '.[dev,versions]'
+	touch $@
+
+test-versions: $(VENV)/.versions
+	$(VENV)/bin/python tools/tested_versions.py $(ARGS)
 
 clean:
 	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache build dist

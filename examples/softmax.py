@@ -12,12 +12,12 @@ import nkisim as nki
 import nkisim.isa as nisa
 import nkisim.language as nl
 
-ROWS, COLS = 128, 2048
+ROWS = 128
 
 
 @nki.jit
-def softmax(x):
-    """Return ``exp(x)`` divided by its row sums, for a matrix ``x``."""
+def softmax(x, width=2048):
+    """Return ``exp(x)`` divided by its row sums; a chunk of ``x`` has ``width`` columns."""
     rows, cols = x.shape
     out = nl.ndarray((rows, cols), dtype=x.dtype, buffer=nl.shared_hbm)
     for r in range(0, rows, ROWS):
@@ -25,8 +25,8 @@ def softmax(x):
         top = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)
         minus_top = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)
         total = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)
-        for c in range(0, cols, COLS):
-            f = min(COLS, cols - c)
+        for c in range(0, cols, width):
+            f = min(width, cols - c)
             tile = nl.ndarray((p, f), dtype=x.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=tile, src=x[r : r + p, c : c + f])
             powers = nl.ndarray((p, f), dtype=nl.float32, buffer=nl.sbuf)
@@ -56,8 +56,8 @@ def softmax(x):
                 nisa.tensor_copy(dst=top, src=new_top)
         scale = nl.ndarray((p, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.reciprocal(dst=scale, data=total)
-        for c in range(0, cols, COLS):
-            f = min(COLS, cols - c)
+        for c in range(0, cols, width):
+            f = min(width, cols - c)
             tile = nl.ndarray((p, f), dtype=x.dtype, buffer=nl.sbuf)
             powers = nl.ndarray((p, f), dtype=nl.float32, buffer=nl.sbuf)
             result = nl.ndarray((p, f), dtype=x.dtype, buffer=nl.sbuf)

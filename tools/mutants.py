@@ -51,6 +51,9 @@ PACKAGES = {
     "nkisim.isa": ("src/nkisim/isa", "tests/nkisim"),
     "nkisim.memory": ("src/nkisim/memory", "tests/nkisim"),
     "nkisim.machine": ("src/nkisim/machine", "tests/nkisim"),
+    "nkisim.judging": ("src/nkisim/judging", "tests/nkisim/judging"),
+    "nkisim.program": ("src/nkisim/program", "tests/nkisim/program"),
+    "nkisim.tuning": ("src/nkisim/tuning", "tests/nkisim/tuning"),
 }
 # Folders that are not copied.
 UNUSED = ("__pycache__", ".git", ".venv", ".*_cache", ".hypothesis", "build", "site", "results")

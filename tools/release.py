@@ -3,6 +3,7 @@
 
     python tools/release.py           print the section of the next release
     python tools/release.py 0.2.0     move it into CHANGELOG.md and set the version
+    python tools/release.py --check   run the commands of the first pages from the packages
 
 A line of ``changelog.d/SLUG.added.md`` (or changed, fixed, removed) is ``PACKAGE: what changed``.
 """
@@ -39,12 +40,18 @@ VERSION = re.compile(r"\d+\.\d+\.\d+([a-z]+\d+)?")
 def main(version: str = "", root: Path = ROOT, today: datetime.date | None = None) -> None:
     """Write the section of ``version`` on top of the changelog and empty the folder.
 
-    Without a version the section is printed and nothing is written.
+    Without a version the section is printed and nothing is written; ``--check`` is described in
+    ``release_check.py``.
 
     Raises:
         SystemExit: The version is none, or is in the changelog, or there is nothing to release, or
             a line of changelog.d is not of the form ``PACKAGE: what changed``.
     """
+    if version == "--check":
+        import release_check
+
+        release_check.main(root)
+        return
     if not version:
         print("\n".join(["## Unreleased", "", *_section(root)]).rstrip())
         return

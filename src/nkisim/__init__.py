@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from nkisim.judging import judge
     from nkisim.options import SimOptions
     from nkisim.profiling import Profile, ProfileError, profile
+    from nkisim.program import Program, record
     from nkisim.shim import install, uninstall
+    from nkisim.trials.comparison import compare
     from nkisim.tuning import Tuning, tune
 
 __version__ = "0.1.0"
@@ -26,18 +28,21 @@ __all__ = [
     "NkiValidationError",
     "Profile",
     "ProfileError",
+    "Program",
     "Report",
     "SimOptions",
     "Tuning",
     "check",
     "check_source",
     "collectives",
+    "compare",
     "install",
     "isa",
     "jit",
     "judge",
     "language",
     "profile",
+    "record",
     "simulate",
     "tune",
     "typing",
@@ -50,15 +55,18 @@ _HOMES = {
     "NkiValidationError": "diagnostics",
     "Profile": "profiling",
     "ProfileError": "profiling",
+    "Program": "program",
     "Report": "diagnostics",
     "SimOptions": "options",
     "Tuning": "tuning",
     "check": "api",
     "check_source": "api",
+    "compare": "trials.comparison",
     "install": "shim",
     "jit": "api",
     "judge": "judging",
     "profile": "profiling",
+    "record": "program",
     "simulate": "api",
     "tune": "tuning",
     "uninstall": "shim",

@@ -5,13 +5,16 @@ A kernel runs as the user's own Python code; ``runs`` implements one run, from a
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import functools
 import importlib
 import inspect
+import linecache
 import operator
 import os
 import warnings
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -31,12 +34,21 @@ from nkisim.diagnostics import (
     own_frames_shown,
     user_stacklevel,
 )
-from nkisim.machine import CORE
+from nkisim.machine import CORE, NamedOrder, checked_schedule
 from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, Run, add_source_findings
 from nkisim.runs.host import kernel_name, kernel_parameters
 from nkisim.suggestions import suggestion
-from nkisim.versions import VERSIONS, at, dropped, in_force, judged_by
+from nkisim.versions import (
+    JIT_CONFIGS,
+    VERSIONS,
+    at,
+    dropped,
+    found_in,
+    in_force,
+    judged_by,
+    since,
+)
 from nkisim.versions import chosen as chosen_version
 
 PLATFORM_TARGET = declare(
@@ -57,29 +69,79 @@ JIT_ARGUMENT = declare(
 )
 
 
+_FIRST_SWITCHES = "0.6.0"  # the first version whose kernels have options of the compiler
+
+
+@dataclasses.dataclass(eq=False, repr=False)
 class Kernel:
     """A function made a kernel by ``jit``; calling it runs it on the simulator.
 
     ``kernel[lnc]`` chooses the number of physical cores. Inside a running kernel a call runs
-    inline.
+    inline. ``dataclasses.replace`` and the methods that change a field return a new kernel.
 
     Attributes:
-        function: The wrapped Python function.
-        cores: The number of physical cores, None without a grid.
+        func: The wrapped Python function.
+        lnc: The number of physical cores, None without a grid.
         bound: Positional and keyword arguments that ``functools.partial`` put before the call's.
+        schedule: Names of instructions, each with those that run before it.
+        address_rotation, barrier_check: Options of the compiler, without effect here.
     """
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        cores: int | None = None,
-        bound: tuple[tuple[Any, ...], dict[str, Any]] = ((), {}),
-    ) -> None:
-        functools.update_wrapper(self, function)
-        self.__name__ = kernel_name(function)
-        self.function = function
-        self.cores = cores
-        self.bound = bound
+    func: Callable[..., Any]
+    lnc: int | None = None
+    bound: tuple[tuple[Any, ...], dict[str, Any]] = ((), {})
+    schedule: NamedOrder = ()
+    address_rotation: bool | None = None
+    barrier_check: bool | None = None
+
+    def __post_init__(self) -> None:
+        functools.update_wrapper(self, self.func)
+        self.__name__ = kernel_name(self.func)
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        """The wrapped Python function."""
+        return self.func
+
+    @property
+    def cores(self) -> int | None:
+        """The number of physical cores, None without a grid."""
+        return self.lnc
+
+    def with_schedule(self, schedule: Any) -> Kernel:
+        """Return the kernel with edges between instructions, which are known by their ``name=``.
+
+        Args:
+            schedule: List of pairs ``(after, before)``: the name of an instruction, and the name or
+                the list of names of those that run before it.
+
+        Raises:
+            TypeError: An entry is not such a pair.
+            ValueError: The pairs make a circle.
+        """
+        return dataclasses.replace(self, schedule=checked_schedule(schedule))
+
+    def enable_address_rotation(self) -> Kernel:
+        """Return the kernel with the compiler's address rotation on; without effect here."""
+        return self._with("enable_address_rotation", address_rotation=True)
+
+    def disable_address_rotation(self) -> Kernel:
+        """Return the kernel with the compiler's address rotation off; without effect here."""
+        return self._with("disable_address_rotation", address_rotation=False)
+
+    def enable_core_barrier_checker(self) -> Kernel:
+        """Return the kernel with the compiler's check of barriers on; without effect here."""
+        return self._with("enable_core_barrier_checker", barrier_check=True)
+
+    def disable_core_barrier_checker(self) -> Kernel:
+        """Return the kernel with the compiler's check of barriers off; without effect here."""
+        return self._with("disable_core_barrier_checker", barrier_check=False)
+
+    def _with(self, method: str, **changed: Any) -> Kernel:
+        if not since(_FIRST_SWITCHES):
+            message = f"kernels have no {method} in NKI {in_force()}; {found_in(_FIRST_SWITCHES)}"
+            raise AttributeError(message, name=method, obj=self)
+        return dataclasses.replace(self, **changed)
 
     def __getitem__(self, grid: int) -> Kernel:
         whole = isinstance(grid, (int, np.integer)) and not isinstance(grid, bool)
@@ -91,14 +153,14 @@ class Kernel:
                 allowed="1 or 2",
                 fix="launch with kernel[2] for both cores",
             )
-        return Kernel(self.function, int(grid), self.bound)
+        return dataclasses.replace(self, lnc=int(grid))
 
     def __get__(self, instance: object, owner: type | None = None) -> Kernel:
         """Return the kernel with an instance of its class bound, as functions of a class do."""
         if instance is None:
             return self
         args, kwargs = self.bound
-        return Kernel(self.function, self.cores, ((instance, *args), kwargs))
+        return dataclasses.replace(self, bound=((instance, *args), kwargs))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel: inline inside another kernel, else on a simulated core of its own."""
@@ -124,17 +186,18 @@ class Kernel:
         name = getattr(self.function, "__qualname__", "<object>")
         if "<" in name or inspect.ismethod(self.function):
             return super().__reduce__()
-        return _named_kernel, (self.__module__, name, self.cores, self.bound)
+        fields = {f.name: getattr(self, f.name) for f in dataclasses.fields(self)[1:]}
+        return _named_kernel, (self.__module__, name, fields)
 
     def __repr__(self) -> str:
         grid = "" if self.cores is None else f"[{self.cores}]"
         return f"<nki kernel {self.__name__}{grid}>"
 
 
-def _named_kernel(module: str, name: str, cores: int | None, bound: Any) -> Kernel:
-    """Return the kernel with this name in a module."""
+def _named_kernel(module: str, name: str, fields: dict[str, Any]) -> Kernel:
+    """Return the kernel with this name in a module, with other fields."""
     found = operator.attrgetter(name)(importlib.import_module(module))
-    return Kernel(as_kernel(found).function, cores, bound)
+    return dataclasses.replace(as_kernel(found), **fields)
 
 
 def jit(func: Callable[..., Any] | None = None, mode: str = "auto", **kwargs: Any) -> Any:
@@ -183,9 +246,10 @@ def _made_kernel(function: Callable[..., Any] | None, given: dict[str, Any]) -> 
             error=NkiCallError,
             stops=True,
         )
-    if given:
+    ignored = [name for name in given if name not in at(version, (), JIT_CONFIGS)]
+    if ignored:
         warnings.warn(
-            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(given)} in NKI {version}; remove the "
+            f"{JIT_ARGUMENT}: nki.jit ignores {', '.join(ignored)} in NKI {version}; remove the "
             f"argument",
             DeprecationWarning,
             stacklevel=3,
@@ -260,7 +324,7 @@ def as_kernel(kernel: Any) -> Kernel:
         return kernel.kernel
     if isinstance(kernel, functools.partial):
         inner = as_kernel(kernel.func)
-        return Kernel(inner.function, inner.cores, inner.arguments(kernel.args, kernel.keywords))
+        return dataclasses.replace(inner, bound=inner.arguments(kernel.args, kernel.keywords))
     if callable(kernel):
         return Kernel(kernel)
     raise TypeError(f"kernel: expected a function, got {type(kernel).__name__}")
@@ -308,7 +372,11 @@ def check(kernel: Any, **options: Any) -> Callable[..., Report]:
 
 
 def check_source(
-    path: str | os.PathLike[str], kernel: str | None = None, nki: str | None = None
+    path: str | os.PathLike[str] | None = None,
+    kernel: str | None = None,
+    nki: str | None = None,
+    *,
+    source: str | None = None,
 ) -> Report:
     """Check the source of a file's kernels, without importing or running it.
 
@@ -320,21 +388,36 @@ def check_source(
         path: A Python file.
         kernel: Check this function only, decorated or not; one of a class as ``Class.kernel``.
         nki: NKI version to check by, as in ``SimOptions``.
+        source: The text of a Python file, in place of ``path``.
 
     Raises:
+        TypeError: Neither or both of ``path`` and ``source`` are given.
         SyntaxError: The file is not valid Python.
         ValueError: The file has no function ``kernel``.
 
     Returns:
         A report without outputs, for no target; one without any kernel is ``stopped``.
     """
+    if (path is None) == (source is None):
+        raise TypeError("check_source: give one of path and source")
     version = chosen_version(nki)
+    report = Report(nki=version)
+    file = os.fspath(path) if path is not None else _with_text(report, source or "")
     with judged_by(version):
-        kernels, findings = file_findings(os.fspath(path), kernel)
-        stopped = "" if kernels else "having no function with @nki.jit to check"
-        report = Report(stopped=stopped, nki=version)
+        kernels, findings = file_findings(file, kernel)
+        report.stopped = "" if kernels else "having no function with @nki.jit to check"
         add_source_findings(report, findings)
     return report
+
+
+def _with_text(report: Report, text: str) -> str:
+    """Return the name of a text that can be read like a file as long as the report exists."""
+    name = f"<source {id(report):x}>"
+    ast.parse(text, name)
+    lines = [line + "\n" for line in text.splitlines()] or ["\n"]
+    linecache.cache[name] = (len(text), None, lines, name)
+    weakref.finalize(report, linecache.cache.pop, name, None)
+    return name
 
 
 def _options(function: str, given: dict[str, Any]) -> SimOptions:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import os
 import stat
+import tempfile
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO
+
+PROGRAM_SUFFIX = ".json"
+"""Suffix of files that commands read as saved programs."""
 
 
 def python_files(path: Path, skipped: list[Path] | None = None) -> Iterator[Path]:
@@ -111,3 +116,12 @@ def write_text(path: str | os.PathLike[str], text: str) -> None:
         stream.write(text.encode("utf-8", "replace"))
 
     write_whole(path, write)
+
+
+@contextmanager
+def source_file(text: str) -> Iterator[Path]:
+    """Write the text of a Python file to a temporary folder for the duration of a context."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder).resolve() / "source.py"
+        file.write_bytes(text.encode())
+        yield file

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
 from nkisim.versions import has, in_force
+from nkisim.ways import undecided
 
 Kind = Literal[
     "binary", "unary", "reduce", "formula", "instruction", "function", "move", "matmul", "transpose"
@@ -195,9 +196,22 @@ INTENTS: dict[Kind, dict[str, str]] = {
         "nl.sqrt(nl.var(a, axis=1))": "std stddev",
         "nl.max(nl.abs(a), axis=1)": "absmax abs_max max_abs",
         "nl.sum(nl.square(a), axis=1)": "sum_of_squares sumsq square_sum",
-        "nl.sqrt(nl.sum(nl.square(a), axis=1))": "l2_norm l2norm row_norm",
+        "nl.sqrt(nl.sum(nl.square(a), axis=1))": "l2_norm l2norm row_norm norm vector_norm",
         "nl.sum(nl.abs(a), axis=1)": "l1_norm l1norm",
         "nl.sum(nl.multiply(a, b), axis=1)": "vecdot row_dot rowwise_dot",
+        "nl.sum(nl.not_equal(a, 0.0), axis=1)": "count_nonzero",
+        "nl.max(nl.not_equal(a, 0.0), axis=1)": "any",
+        "nl.mean(nl.square(nl.subtract(a, b)), axis=1)": "mse_loss mse",
+        "nl.maximum(a, nl.multiply(a, 0.01))": "leaky_relu leakyrelu",
+        "nl.where(nl.greater(a, 0.0), a, nl.subtract(nl.exp(a), 1.0))": "elu",
+        "nl.minimum(nl.maximum(nl.add(nl.multiply(a, 1 / 6), 0.5), 0.0), 1.0)": "hardsigmoid",
+        "nl.multiply(a, nl.minimum(nl.maximum(nl.add(nl.multiply(a, 1 / 6), 0.5), 0.0), 1.0))": (
+            "hardswish"
+        ),
+        "nl.multiply(a, nl.reciprocal(nl.add(nl.abs(a), 1.0)))": "softsign",
+        "nl.add(a, nl.multiply(c, nl.subtract(b, a)))": "lerp",
+        "nl.subtract(1.0, nl.erf(a))": "erfc",
+        "nl.less_equal(nl.abs(a), 3.4028234663852886e+38)": "isfinite",
     },
     "instruction": {
         "nisa.memset(dst=dst, value=a)": "fill full set fill_ set_value fill_value fill_constant",
@@ -209,6 +223,8 @@ INTENTS: dict[Kind, dict[str, str]] = {
         "initial=0.0, op0=nl.multiply, op1=nl.add)": "cumsum prefix_sum inclusive_scan",
         "nisa.tensor_tensor_scan(dst=dst, data0=a, data1=nl.zeros(a.shape, dtype=nl.float32), "
         "initial=1.0, op0=nl.multiply, op1=nl.add)": "cumprod cumulative_product",
+        "nisa.tensor_tensor_scan(dst=dst, data0=nl.zeros(a.shape, dtype=nl.float32), data1=a, "
+        "initial=-3.4e38, op0=nl.add, op1=nl.maximum)": "cummax cumulative_max",
         "nisa.max8(dst=dst, src=a)": "top8 max_8 top_8",
     },
     "function": {
@@ -250,41 +266,6 @@ _BY_NAME = {
     for op, names in meanings.items()
     for name in [*names.split(), *([op] if kind == "unary" else [])]
 }
-
-_REMAINDER = (
-    "multiply by nl.reciprocal(b), take nl.floor (nl.trunc for the sign of a), multiply by b and "
-    "subtract, because no engine has nl.{}; decide whether a quotient may be off by one"
-)
-_WIDE = "use nl.{}: there are no 64-bit types; decide whether its range and precision are enough"
-_TOP = "use nisa.max8 and nisa.nc_find_index8: the eight largest of each row and their positions"
-_JOINED = (
-    "make one tile with nl.ndarray and copy each part into a slice of it; decide along which axis"
-)
-_ORDER = "remove it: instructions wait for their operands; two cores meet at nisa.core_barrier"
-_NORMED = (
-    "use nisa.bn_stats and nisa.bn_aggr for mean and variance, nisa.tensor_scalar to subtract the "
-    "one and multiply by nl.rsqrt of the other; decide epsilon"
-)
-_TEXTS = {
-    _REMAINDER.format("mod"): "mod remainder modulo",
-    _REMAINDER.format("fmod"): "fmod",
-    _WIDE.format("float32"): "float64 double fp64 f64 complex64 complex128",
-    _WIDE.format("int32"): "long i64 uint64 u64",
-    f"{_TOP}; decide what equal values give": "argmax argmin arg_max arg_min",
-    f"{_TOP}, and nisa.nc_match_replace8 for the next eight; decide how many": "top_k sort argsort",
-    "draw it on the host: nl.rand is uniform; decide mean and deviation": "randn "
-    "random_normal normal",
-    _NORMED: "layer_norm layernorm batch_norm batchnorm group_norm instance_norm",
-    _JOINED: "concat concatenate cat stack hstack vstack",
-    "slice the tile, as t[:, 0:n]; decide the extents": "split chunk hsplit",
-    _ORDER: "syncthreads barrier synchronize sync wait fence",
-    "use nisa.dma_compute(dst, srcs, reduce_op=nl.add); decide if indices repeat": "atomicadd "
-    "atomic_add scatter_add",
-    "use nisa.nc_matmul for each contraction; decide which index lies on the partitions": "einsum "
-    "tensordot conv conv1d conv2d linear attention scaled_dot_product_attention",
-}
-UNDECIDED = {name: text for text, names in _TEXTS.items() for name in names.split()}
-"""Names with no certain call, and what to do and to decide."""
 
 _NOT_OF_TILES = {"load", "store", "ndarray"}  # NumPy's are other functions
 
@@ -372,11 +353,14 @@ NAMES = DTYPE_NAMES | {
 """Names of dtypes and memories that ``nki.language`` does not have, and those that it has."""
 
 
-def nearest(name: str, accepted: Iterable[str]) -> str:
-    """Return the accepted name that is spelled most like a name, or an empty string."""
+def nearest(name: str, accepted: Iterable[str], least: float = 0.6) -> str:
+    """Return the accepted name that is spelled most like a name, or an empty string.
+
+    ``least`` is the smallest similarity, from 0 to 1.
+    """
     import difflib
 
-    found = difflib.get_close_matches(name, list(accepted), 1)
+    found = difflib.get_close_matches(name, list(accepted), 1, least)
     return found[0] if found else ""
 
 
@@ -405,8 +389,8 @@ def counterpart(name: str) -> str:
 
     Names a function of ``nki.language`` and an instruction, where there are such; else empty.
     """
-    if name in UNDECIDED:
-        return UNDECIDED[name]
+    if text := undecided(name):
+        return text
     found = language_name(name)
     intent = None if name in _NOT_OF_TILES else intent_of(found or name)
     remedy = "" if intent is None else intent.remedy()

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IGNORE_VARIABLE",
+    "LNC_VARIABLE",
     "PRECISE_VARIABLE",
     "SOURCE_VARIABLE",
     "STRICT_VARIABLE",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 PRECISE_VARIABLE = "NKI_PRECISE_FP"
+LNC_VARIABLE = "NEURON_LOGICAL_NC_CONFIG"
 SOURCE_VARIABLE = "NKISIM_SOURCE_RULES"
 STRICT_VARIABLE = "NKISIM_STRICT"
 IGNORE_VARIABLE = "NKISIM_IGNORE"
@@ -47,6 +49,9 @@ class SimOptions:
         precise_fp: False keeps bfloat16 and float8 tensors as float32; None reads
             NKI_PRECISE_FP at each call, where only ``0`` disables precision.
         watchers: Called with an ``Event`` after every instruction.
+        lnc: Physical cores of a logical core on the chip where the kernel is meant to run, 1 or 2.
+            What the compiler refuses depends on it; the grid of a launch is ``kernel[2]``. None
+            reads NEURON_LOGICAL_NC_CONFIG at each call, then takes 2 on gen3 and gen4. gen2 has 1.
         values: False computes no numbers: shapes, addresses, initialisation, capacity and
             synchronisation are checked, at a fraction of the time; there are no outputs.
         trip_count: Value of every register that is loaded from memory in a run without values, such
@@ -74,6 +79,7 @@ class SimOptions:
 
     strictness: Strictness | None = None
     target: str | None = None
+    lnc: int | None = None
     precise_fp: bool | None = None
     watchers: tuple[Callable[[Event], None], ...] = ()
     values: bool = True
@@ -93,6 +99,8 @@ class SimOptions:
             raise ValueError(f"strictness: got {self.strictness!r}, accepted: {accepted}")
         if self.target is not None:
             resolve_target(self.target)
+        if self.lnc not in (None, 1, 2):
+            raise ValueError(f"lnc: got {self.lnc!r}, accepted: 1 or 2")
         if not isinstance(self.ranks, int) or self.ranks < 1:
             raise ValueError(f"ranks: got {self.ranks!r}, accepted: a positive integer")
         for rule in self.errors:
@@ -119,6 +127,14 @@ class SimOptions:
     def generation(self) -> Generation:
         """Return the target of a call made now."""
         return resolve_target(self.target)
+
+    def logical_cores(self) -> int:
+        """Return the physical cores of a logical core for a call made now."""
+        asked = os.environ.get(LNC_VARIABLE, "") if self.lnc is None else str(self.lnc)
+        if asked not in ("", "1", "2"):
+            raise ValueError(f"{LNC_VARIABLE}: got {asked!r}, accepted: '1' or '2'")
+        most = self.generation().lnc_max
+        return min(int(asked), most) if asked else most
 
     def version(self) -> str:
         """Return the NKI version of a call made now."""

@@ -20,12 +20,8 @@ from nkisim.diagnostics import (
     flag,
     hide_own_frames,
 )
-from nkisim.intents import (
-    DTYPE_NAMES,
-    UNDECIDED,
-    intent_of,
-    nearest,
-)
+from nkisim.intents import DTYPE_NAMES, intent_of, nearest
+from nkisim.ways import undecided
 
 BAD_CALL = declare(
     "A025",
@@ -233,8 +229,8 @@ _SHORT = {
 def _meant(home: str, name: str) -> str:
     """Return the replacement of a name that does not exist."""
     names = [n for n in dir(sys.modules[home]) if not n.startswith("_")]
-    if name in UNDECIDED and home in ("nkisim.isa", "nkisim.language"):
-        return UNDECIDED[name]
+    if home in ("nkisim.isa", "nkisim.language") and (text := undecided(name)):
+        return text
     intent, here = intent_of(name), _SHORT.get(home, home)
     if intent is not None and (home == "nkisim.isa" or intent.kind == "matmul"):
         return f"write {intent.remedy()}"

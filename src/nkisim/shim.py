@@ -100,11 +100,11 @@ class _NkiFinder:
             return None
         if not self.serving and self.yields():
             return None
-        if fullname not in _MODULES:
+        if fullname not in _served():
             # Falling through would load nkisim's own files a second time under another name.
             raise ModuleNotFoundError(
                 f"No module named {fullname!r}: nkisim stands in for NKI {_version()}, which has "
-                + ", ".join(_MODULES),
+                + ", ".join(_served()),
                 name=fullname,
             )
         self.serving = True
@@ -118,6 +118,13 @@ class _NkiFinder:
         # Putting the module itself into sys.modules, rather than returning it from create_module,
         # leaves its __spec__ unchanged; the import system returns the entry of sys.modules.
         sys.modules[module.__name__] = _MODULES[module.__name__](module)
+
+
+def _served() -> list[str]:
+    """Return the modules of the NKI version in force."""
+    from nkisim.versions import since
+
+    return [name for name in _MODULES if name not in _FIRST or since(_FIRST[name])]
 
 
 def _version() -> str:
@@ -145,13 +152,30 @@ def _nki(module: ModuleType) -> ModuleType:
     simulate.__module__ = _PACKAGE
     simulate.__annotations__.clear()  # NKI's signature is exactly ``(kernel)``
     module.__doc__ = "NKI, simulated by nkisim; ``__version__`` is the version in force."
-    inner = [name for name in _MODULES if name.rpartition(".")[0] == _PACKAGE]
+    inner = [name for name in _served() if name.rpartition(".")[0] == _PACKAGE]
     names = [*(name.rpartition(".")[2] for name in inner), "jit", "simulate"]
     vars(module).update(jit=api.jit, simulate=simulate, __all__=sorted(names))
     served = by_version(_PACKAGE, vars(module))
     vars(module)["__getattr__"] = lambda name: _version() if name == "__version__" else served(name)
     for name in inner:
         import_module(name)  # which also makes it an attribute of ``module``
+    return module
+
+
+def _simulator(module: ModuleType) -> ModuleType:
+    """Fill ``module`` with the undocumented functions of ``nki.simulator``."""
+    api = import_module("nkisim")
+
+    def simulate_kernel(
+        kernel: Any, args: Any = (), kwargs: Any = None, lnc: int | None = None
+    ) -> Any:
+        """Return the results of a kernel for NumPy arrays, on ``lnc`` cores."""
+        launched = kernel if lnc is None else api.jit(kernel)[lnc]
+        return api.simulate(launched)(*args, **(kwargs or {}))
+
+    module.__doc__ = "Simulation of a kernel; NKI does not document this module."
+    # Projects call both with the same arguments; what differs is not known.
+    vars(module).update(simulate_kernel=simulate_kernel, simulate_py=simulate_kernel)
     return module
 
 
@@ -172,7 +196,12 @@ _MODULES: dict[str, Callable[[ModuleType], ModuleType]] = {
     "nki.typing": _alias("nkisim.typing"),
     "nki.collectives": _alias("nkisim.collectives"),
     "nki.dtype": _dtype,
+    "nki.compiler": _alias("nkisim.compiler"),
+    "nki.simulator": _simulator,
 }
+
+_FIRST = {"nki.compiler": "0.7.0", "nki.simulator": "0.5.0"}
+"""Modules that the first versions do not have, with the first that has them."""
 
 _FINDER = _NkiFinder()
 

@@ -253,18 +253,27 @@ def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm:
     together = 1 < len(dims) <= LARGEST_RANK and max(s) <= LARGEST_IMAGE
     if together and all(fits(kind, x, n, d, norm) for n, d in zip(s, dims, strict=True)):
         return TRANSFORM_ND.along(choice, kind, x, s, dims, norm)
+    for single, size, dim in steps_of(kind, s, dims):
+        x = transform(single, x, size, dim, norm)
+    return x
+
+
+def steps_of(kind: str, s: Sequence[int], dims: Sequence[int]) -> list[tuple[str, int, int]]:
+    """Return a transform as transforms along one dimension each: kind, length, dimension."""
     kinds = ["fft" if kind in _FORWARD else "ifft"] * len(dims)
     if kind in REAL_INPUT or kind in HALF_SPECTRUM:
         kinds[-1] = kind[:-1]
     steps = list(zip(kinds, s, dims, strict=True))
     if kind in REAL_INPUT:
         steps.insert(0, steps.pop())  # the transforms of the other dimensions are complex
-    for single, size, dim in steps:
-        x = transform(single, x, size, dim, norm)
-    return x
+    return steps
 
 
 def _on_torch(kind: str, x: Tensor, s: Sequence[int], dims: Sequence[int], norm: Norm) -> Tensor:
+    if x.is_meta and torch.__version__ < "2.12":  # whose results can leave their storage
+        for single, size, dim in steps_of(kind, s, dims):
+            x = getattr(torch.fft, single)(x, size, dim, norm)
+        return x
     function: Callable[..., Tensor] = getattr(torch.fft, kind)
     return function(x, s, dims, norm)
 

@@ -31,6 +31,7 @@ from trnsci.core.krylov.runs import Callback, Product
 from trnsci.core.krylov.short_recurrences import conjugate_gradients
 from trnsci.core.krylov.short_recurrences import minres as minres_method
 from trnsci.core.krylov.solve import Method, Stopping, stopping
+from trnsci.core.krylov.threads import few_threads
 from trnsci.core.numbers.values import STEPS, untraced
 from trnsparse._library import LIBRARY
 from trnsparse.formats import SparseMatrix
@@ -250,7 +251,8 @@ def power_iteration(
     with torch.no_grad(), with_forward_mode(False):
         start = v0.detach()
         product = as_operator("power_iteration", A, start)
-        found = dominant_pair("power_iteration", product, start, rule.tol, rule.limit)
+        with few_threads(product, start):
+            found = dominant_pair("power_iteration", product, start, rule.tol, rule.limit)
     if not recording():
         quantity = "relative change of the eigenvalue"
         report_iteration("power_iteration", found.info, found.iterations, on_failure, quantity)

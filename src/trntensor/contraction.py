@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from math import prod
-from typing import Any, SupportsFloat
+from numbers import Number
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,7 +30,7 @@ from trntensor.plans import cached_plan
 __all__ = ["einsum", "multi_einsum"]
 
 Scalar = float | complex | Tensor
-_NUMBERS = (int, float, complex, Tensor, SupportsFloat)
+_NUMBERS = (Number, Tensor)
 
 
 def einsum(

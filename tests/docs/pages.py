@@ -17,6 +17,7 @@ SITE_ONLY = ("api", "benchmarks", "instructions")
 
 _LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 _FILE_COMMENT = re.compile(r"# (\w+\.py)\n")
+_NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 
 
 def written_pages() -> list[Path]:
@@ -37,16 +38,26 @@ class Block:
         text: What is inside.
         line: Line of the page on which the text begins.
         output: Text of the ``text`` or ``json`` block that follows directly, else empty.
+        not_run: Reason of the comment ``<!-- not run: REASON -->`` directly above, else empty.
     """
 
     info: list[str]
     text: str
     line: int
     output: str = ""
+    not_run: str = ""
 
     @property
     def runs(self) -> bool:
         return self.info[:1] == ["python"] and "no-run" not in self.info
+
+    @property
+    def is_shell(self) -> bool:
+        return self.info[:1] == ["sh"]
+
+    def prints(self, text: str) -> bool:
+        """Whether ``text`` is the output shown, but for spaces at the ends of lines."""
+        return _trimmed(text) == _trimmed(self.output)
 
 
 @dataclass
@@ -67,6 +78,7 @@ class Page:
         page = cls(path)
         opened: Block | None = None
         last: Block | None = None  # the block that only blank lines separate from this line
+        not_run = ""  # likewise the comment
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
             if opened is not None:
                 if line != "```":
@@ -74,14 +86,18 @@ class Page:
                     continue
                 if last is not None and opened.info[:1] in (["text"], ["json"]):
                     last.output = opened.text
-                last = opened if opened.runs else None
+                last = opened if opened.runs or opened.is_shell else None
                 opened = None
             elif line.startswith("```"):
-                opened = Block(line[3:].split(), "", number + 1)
+                opened = Block(line[3:].split(), "", number + 1, not_run=not_run)
                 page.blocks.append(opened)
+                not_run = ""
             else:
                 page.prose.append(line)
-                last = last if line == "" else None
+                if line != "":
+                    comment = _NOT_RUN.fullmatch(line)
+                    not_run = comment[1] if comment else ""
+                    last = None
         assert opened is None, f"{path}: the block at line {opened and opened.line} is never closed"
         return page
 
@@ -120,7 +136,7 @@ class Page:
                 with contextlib.redirect_stdout(printed):
                     exec(code, module.__dict__)
                 where = f"{self.path.name}, line {block.line}"
-                assert _trimmed(printed.getvalue()) == _trimmed(block.output), where
+                assert block.prints(printed.getvalue()), where
         finally:
             del linecache.cache[name]
 

@@ -35,7 +35,7 @@ BESIDE = {
     "C034",
     "C035",
     "C036",
-    *("C037", "C038", "C039"),
+    *(f"C{number:03}" for number in range(37, 47)),
     "D049",
     "D050",
     "D051",
@@ -43,7 +43,7 @@ BESIDE = {
     "L068",
     "L069",
     *("L070", "L071", "L072", "L073"),
-    "M049",
+    *("M049", "M050", "M051", "M052", "M053"),
     *("S072", "S073"),
     # advice of nkisim.profile: the kernel has no fault
     *(f"P{number:03}" for number in range(1, 17) if number != 5),

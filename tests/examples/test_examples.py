@@ -20,8 +20,10 @@ from fresh_process import forked, nkisim_command
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE")
-# What begins with an underscore is imported by scripts, and is none itself.
-SCRIPTS = sorted(path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py"))
+# These, and what begins with an underscore, are imported by scripts, and are none themselves.
+IMPORTED = {"softmax_reference.py"}
+FILES = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py")}
+SCRIPTS = sorted(FILES - IMPORTED)
 
 # Those that take more than a few seconds without arguments.
 LONG = ("distributed_cg.py", "preconditioned_cg.py")

@@ -476,3 +476,60 @@ def good_C036(a):
     nisa.core_barrier(data=box, cores=(0, 1))
     nl.store(out[32 * me : 32 * me + 32], nl.load(box[1 - me]))
     return out
+
+
+LOOPS = {"nki": "0.7"}
+ROW = [[64, 1], [1, 64]]
+
+
+def rows_of(a, out, first):
+    """Return the body of a compiled loop that copies the rows from ``first`` on."""
+
+    def body(i):
+        tile = nl.ndarray((1, 64), dtype=a.dtype, buffer=nl.sbuf)
+        place = {"offset": first * 64, "scalar_offset": i, "indirect_dim": 0}
+        nisa.dma_copy(dst=tile, src=a.ap(ROW, **place))
+        nisa.dma_copy(dst=out.ap(ROW, **place), src=tile)
+
+    return body
+
+
+@twin(f32(8, 64), cores=2, targets=GEN3_UP, options=LOOPS)
+def bad_C040(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    if nl.program_id(0) == 0:
+        nl.fori_loop(0, 8, rows_of(a, out, 0))  # here
+    return out
+
+
+def good_C040(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.fori_loop(0, 4, rows_of(a, out, nl.program_id(0) * 4))
+    return out
+
+
+@twin(f32(8, 64), targets=GEN3_UP, options=LOOPS)
+def bad_C041(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    nl.fori_loop(0, 8, rows_of(a, out, 0))  # here
+    return out
+
+
+def good_C041(a):
+    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    for i in range(8):
+        nisa.dma_copy(dst=out[i], src=a[i])
+    return out
+
+
+@twin(f32(8, 64), cores=2, targets=GEN3_UP, options=LOOPS)
+def bad_C042(a):
+    out, core = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm), nl.program_id(0)
+    nl.fori_loop(0, 6 if core == 0 else 2, rows_of(a, out, core * 6))  # here
+    return out
+
+
+def good_C042(a):
+    out, core = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm), nl.program_id(0)
+    nl.fori_loop(0, 4, rows_of(a, out, core * 4))
+    return out

@@ -294,10 +294,10 @@ def bad_A021(a, start):
 
 
 def good_A021(a, start):
-    tile, first = nl.load(a), nl.load(start)
+    first = nl.load(start)
     window = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
-    source = tile.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)
-    nisa.tensor_copy(window, source)
+    source = a.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)
+    nisa.dma_copy(window, source)
     return stored(window)
 
 

@@ -440,3 +440,33 @@ def good_S057_count_apart(mask):
     found = nl.ndarray((32, 65), dtype=nl.int32, buffer=nl.sbuf)
     nisa.nonzero_with_count(dst=found, src=nl.load(mask))
     return stored(found[0:1])
+
+
+@twin(
+    *(f32(64, 32), np.arange(16, dtype=np.int32)[:, None]),
+    options={"nki": "0.7", "lnc": 1},
+)
+def bad_M051(a, rows):
+    out, index = nl.ndarray((16, 32), dtype=a.dtype, buffer=nl.shared_hbm), nl.load(rows)
+
+    def body(i):
+        tile = nl.zeros((16, 32), dtype=a.dtype, buffer=nl.sbuf)
+        table = a.ap([[32, 16], [1, 32]], vector_offset=index, indirect_dim=0)
+        nisa.dma_copy(dst=tile, src=table, oob_mode=nisa.oob_mode.skip)  # here
+        nisa.dma_copy(dst=out, src=tile)
+
+    nl.fori_loop(0, 2, body)
+    return out
+
+
+def good_M051(a, rows):
+    out, index = nl.ndarray((16, 32), dtype=a.dtype, buffer=nl.shared_hbm), nl.load(rows)
+
+    def body(i):
+        tile = nl.zeros((16, 32), dtype=a.dtype, buffer=nl.sbuf)
+        table = a.ap([[32, 16], [1, 32]], vector_offset=index, indirect_dim=0)
+        nisa.dma_copy(dst=tile, src=table)
+        nisa.dma_copy(dst=out, src=tile)
+
+    nl.fori_loop(0, 2, body)
+    return out

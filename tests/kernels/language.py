@@ -1062,19 +1062,33 @@ def good_L055(a):
 
 # -- what is known at another time ---------------------------------------------------------------
 
-BANK = 4 * nl.tile_size.psum_fmax
+GENERATION = nisa.get_nc_version()
+SBUF = nl.tile_size.total_available_sbuf_size
 
 
 @source_twin(f32(64, 32))
 def bad_A039(a):
     tile = nl.load(a)
-    assert tile.shape[1] * 4 <= BANK  # here
+    assert GENERATION == nisa.nc_version.gen3 or tile.shape[1] <= 512  # here
     return stored(tile)
 
 
 def good_A039(a):
     tile = nl.load(a)
-    assert tile.shape[1] * 4 <= 4 * nl.tile_size.psum_fmax
+    assert nisa.get_nc_version() == nisa.nc_version.gen3 or tile.shape[1] <= 512
+    return stored(tile)
+
+
+@source_twin(f32(64, 32))
+def bad_A039_size(a):
+    tile = nl.load(a)
+    assert tile.shape[1] * 4 <= SBUF  # here
+    return stored(tile)
+
+
+def good_A039_size(a):
+    tile = nl.load(a)
+    assert tile.shape[1] * 4 <= nl.tile_size.total_available_sbuf_size
     return stored(tile)
 
 

@@ -8,7 +8,29 @@ import nkisim.language as nl
 from kernels import GEN3_UP, f32, source_twin, twin
 from tiles import hbm, stored
 
-NEWEST = {"nki": "0.6.0"}
+
+def named(shape, dtype=nl.float32, name="received", buffer=nl.shared_hbm):
+    """Return a new tensor in HBM, with the name that a tensor of collectives needs."""
+    return nl.ndarray(shape, dtype=dtype, buffer=buffer, name=name)
+
+
+def own(tensor):
+    """Return a copy of an argument of the kernel, which collectives do not take."""
+    copy = named(tensor.shape, tensor.dtype, "sent", nl.private_hbm)
+    nisa.dma_copy(dst=copy, src=tensor)
+    return copy
+
+
+def halved(tensor):
+    """Return a new tensor in HBM, of which each core has copied a half."""
+    nisa.core_barrier(data=tensor, cores=(0, 1))
+    out, half = hbm(tensor.shape), tensor.shape[0] // 2
+    part = slice(nl.program_id(0) * half, nl.program_id(0) * half + half)
+    nisa.dma_copy(dst=out[part], src=tensor[part])
+    return out
+
+
+NEWEST = {"nki": "0.6.0", "lnc": 1}
 
 
 @source_twin(f32(64, 32), options=NEWEST)
@@ -99,20 +121,20 @@ def runs_of(rows):
     options=NEWEST,
 )
 def bad_C037(a, runs):
-    out, group = hbm((8,)), ncc.ReplicaGroup([[0, 1, 2, 3]])
-    ncc.all_gather_v([a], [out], group, runs, True, has_rdispls=True)  # here
-    return out
+    received, group = named((8,)), ncc.ReplicaGroup([[0, 1, 2, 3]])
+    ncc.all_gather_v([own(a)], [received], group, runs, True, has_rdispls=True)  # here
+    return halved(received)
 
 
 def good_C037(a, runs):
-    out, group = hbm((8,)), ncc.ReplicaGroup([[0, 1, 2, 3]])
-    ncc.all_gather_v([a], [out], group, runs, True)
-    return out
+    received, group = named((8,)), ncc.ReplicaGroup([[0, 1, 2, 3]])
+    ncc.all_gather_v([own(a)], [received], group, runs, True)
+    return halved(received)
 
 
 # -- 0.7.0 -----------------------------------------------------------------------------------------
 
-TRACED = {"nki": "0.7.0"}
+TRACED = {"nki": "0.7.0", "lnc": 1}
 COUNT = np.full((1, 1), 3, np.int32)
 
 
@@ -261,26 +283,26 @@ def good_S073(a):
 
 @twin(f32(8), np.zeros((3, 2), np.uint32), options=TRACED, ranks=2, targets=("gen3",))
 def bad_C038(a, meta):
-    out = nl.zeros((8,), dtype=a.dtype, buffer=nl.shared_hbm)
+    received = nl.zeros((16,), dtype=a.dtype, buffer=nl.shared_hbm)
     group = ncc.ReplicaGroup([[0, 1]])
-    ready = ncc.all_to_all_v_prepare([a], [out], group, meta)
+    ready = ncc.all_to_all_v_prepare([own(a)], [received], group, meta)
     ncc.all_to_all_v_trigger(ready)
     ncc.all_to_all_v_trigger(ready)  # here
-    return out, meta
+    return stored(received), meta
 
 
 def good_C038(a, meta):
-    out = nl.zeros((8,), dtype=a.dtype, buffer=nl.shared_hbm)
+    received = nl.zeros((16,), dtype=a.dtype, buffer=nl.shared_hbm)
     group = ncc.ReplicaGroup([[0, 1]])
-    ready = ncc.all_to_all_v_prepare([a], [out], group, meta)
+    ready = ncc.all_to_all_v_prepare([own(a)], [received], group, meta)
     ncc.all_to_all_v_trigger(ready)
-    return out, meta
+    return stored(received), meta
 
 
 @twin(f32(8, 8), options=TRACED, ranks=2)
 def bad_C039(a):
     shared = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    ncc.all_reduce([a], [shared], ncc.ReplicaGroup([[0, 1]]), nl.add)  # here
+    ncc.all_reduce([own(a)], [shared], ncc.ReplicaGroup([[0, 1]]), nl.add)  # here
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=out, src=shared)
     return out
@@ -288,7 +310,7 @@ def bad_C039(a):
 
 def good_C039(a):
     private = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm)
-    ncc.all_reduce([a], [private], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    ncc.all_reduce([own(a)], [private], ncc.ReplicaGroup([[0, 1]]), nl.add)
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
     nisa.dma_copy(dst=out, src=private)
     return out

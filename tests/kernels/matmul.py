@@ -526,3 +526,22 @@ def good_M043_second_loop(a, b):
     nisa.tensor_copy(dst=tile, src=acc)
     nisa.dma_copy(dst=outs[1], src=tile)
     return outs
+
+
+@twin(bf16(2, 64, 32), bf16(2, 64, 256))
+def bad_M052(a, b):
+    sums = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)
+    for k in range(2):
+        for n in (0, 128):
+            moving = nl.load(b[k, :, n : n + 128])
+            nisa.nc_matmul(sums[:, n : n + 128], nl.load(a[k]), moving)  # here
+    return stored(sums)
+
+
+def good_M052(a, b):
+    sums = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)
+    for n in (0, 128):
+        for k in range(2):
+            moving = nl.load(b[k, :, n : n + 128])
+            nisa.nc_matmul(sums[:, n : n + 128], nl.load(a[k]), moving)
+    return stored(sums)

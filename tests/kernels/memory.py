@@ -404,10 +404,10 @@ def bad_M039(a, start):
 
 
 def good_M039(a, start):
-    tile, first = nl.load(a), nl.load(start)
+    first = nl.load(start)
     window = nl.ndarray((64, 16), dtype=a.dtype, buffer=nl.sbuf)
-    source = tile.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)
-    nisa.tensor_copy(dst=window, src=source)
+    source = a.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)
+    nisa.dma_copy(dst=window, src=source)
     return stored(window)
 
 

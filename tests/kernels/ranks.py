@@ -5,7 +5,7 @@ import numpy as np
 import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
-from kernels import GEN4, ByRank, f32, twin
+from kernels import GEN2_3, GEN3_UP, GEN4, ByRank, f32, twin
 from nkisim.collectives import (
     collective_permute_implicit_current_processing_rank_id as processing_rank,
 )
@@ -13,11 +13,20 @@ from tiles import stored
 
 PAIR = ncc.ReplicaGroup([[0, 1]])
 RANK = ByRank((0, 1))
+LNC1 = {"lnc": 1}
+NEWEST = {"nki": "0.7.0"}
 
 
-def hbm(shape, dtype=nl.float32):
-    """Return a new tensor in shared HBM."""
-    return nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm)
+def hbm(shape, dtype=nl.float32, name="received"):
+    """Return a new tensor in shared HBM, with the name that a tensor of collectives needs."""
+    return nl.ndarray(shape, dtype=dtype, buffer=nl.shared_hbm, name=name)
+
+
+def own(tensor, name="sent"):
+    """Return a copy of an argument of the kernel, which collectives do not take."""
+    copy = hbm(tensor.shape, tensor.dtype, name)
+    nisa.dma_copy(dst=copy, src=tensor)
+    return copy
 
 
 def sbuf(shape, dtype=nl.float32):
@@ -27,10 +36,11 @@ def sbuf(shape, dtype=nl.float32):
 
 @twin(f32(64, 32), ranks=2)
 def bad_A011(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.collective_permute_implicit([[a]], [[received]], PAIR)
     rank = processing_rank(1, PAIR, num_channels=1)  # here
-    out = hbm((2, 64, 32))
+    out = hbm((2, 64, 32), name="out")
     nl.store(out[0], nl.load(a))
     nl.store(out[1], nl.load(received))
     nisa.register_move(nisa.register_alloc(), rank)
@@ -38,18 +48,20 @@ def bad_A011(a):
 
 
 def good_A011(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])
     rank = processing_rank(1, PAIR)
-    out = hbm((2, 64, 32))
+    out = hbm((2, 64, 32), name="out")
     nl.store(out[0], nl.load(a))
     nl.store(out[1], nl.load(received))
     nisa.register_move(nisa.register_alloc(), rank)
     return out
 
 
-@twin(f32(64, 32), ranks=2)
+@twin(f32(64, 32), ranks=2, options=LNC1)
 def bad_C016(a):
+    a = own(a)
     total = sbuf(a.shape)
     ncc.all_reduce([a], [total], PAIR, nl.add)  # here
     return stored(total)
@@ -61,7 +73,7 @@ def good_C016(a):
     return stored(total)
 
 
-@twin(f32(64, 32), ranks=2)
+@twin(f32(64, 32), ranks=2, options=LNC1)
 def bad_C016_psum(a):
     product, total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum), sbuf((32, 32))
     nisa.nc_matmul(dst=product, stationary=nl.load(a), moving=nl.load(a))
@@ -78,7 +90,7 @@ def good_C016_psum(a):
     return stored(total)
 
 
-@twin(f32(64, 32), ranks=2)
+@twin(f32(64, 32), ranks=2, options=LNC1)
 def bad_C017(a):
     mine, sums = [nl.load(a), nl.exp(nl.load(a))], [sbuf(a.shape), sbuf(a.shape)]
     ncc.all_reduce(mine, sums, PAIR, nl.add)  # here
@@ -94,31 +106,35 @@ def good_C017(a):
 
 @twin(f32(64, 32), f32(64, 8), ranks=2)
 def bad_C017_lists(a, b):
+    a, b = own(a), own(b, "other")
     total = hbm(a.shape)
     ncc.all_reduce([a, b], [total], PAIR, nl.add)  # here
-    return total
+    return stored(total)
 
 
 def good_C017_lists(a, b):
-    total, other = hbm(a.shape), hbm(b.shape)
+    a, b = own(a), own(b, "other")
+    total, other = hbm(a.shape), hbm(b.shape, name="sums")
     ncc.all_reduce([a, b], [total, other], PAIR, nl.add)
-    return total, other
+    return stored(total), stored(other)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C018(a):
+    a = own(a)
     out = hbm((64, 64))
     ncc.all_gather([a], [out], PAIR, collective_dim=1)  # here
-    return out
+    return stored(out)
 
 
 def good_C018(a):
+    a = own(a)
     out = hbm((128, 32))
     ncc.all_gather([a], [out], PAIR, collective_dim=0)
-    return out
+    return stored(out)
 
 
-@twin(f32(64, 32), ranks=2)
+@twin(f32(64, 32), ranks=2, options=LNC1)
 def bad_C018_scatter(a):
     mine, part = nl.load(a), sbuf((64, 16))
     ncc.reduce_scatter([mine], [part], PAIR, collective_dim=1, op=nl.add)  # here
@@ -133,185 +149,208 @@ def good_C018_scatter(a):
 
 @twin(f32(64, 32), ranks=2)
 def bad_C019(a):
+    a = own(a)
     out = hbm(a.shape)
     ncc.all_gather([a], [out], PAIR, collective_dim=0)  # here
-    return out
+    return stored(out)
 
 
 def good_C019(a):
+    a = own(a)
     out = hbm((128, 32))
     ncc.all_gather([a], [out], PAIR, collective_dim=0)
-    return out
+    return stored(out)
 
 
 @twin(f32(63, 32), ranks=2)
 def bad_C019_remainder(a):
+    a = own(a)
     part = hbm((31, 32))
     ncc.reduce_scatter([a], [part], PAIR, collective_dim=0, op=nl.add)  # here
-    return part
+    return stored(part)
 
 
 def good_C019_remainder(a):
-    padded, part = hbm((64, 32)), hbm((32, 32))
+    padded, part = hbm((64, 32), name="padded"), hbm((32, 32))
     nl.store(padded[0:63], nl.load(a))
     nl.store(padded[63:64], nl.zeros((1, 32), dtype=nl.float32, buffer=nl.sbuf))
     ncc.reduce_scatter([padded], [part], PAIR, collective_dim=0, op=nl.add)
-    return part
+    return stored(part)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C020(a):
+    a = own(a)
     total = hbm(a.shape, nl.bfloat16)
     ncc.all_reduce([a], [total], PAIR, nl.add)  # here
-    return total
+    return stored(total)
 
 
 def good_C020(a):
+    a = own(a)
     total = hbm(a.shape, nl.float32)
     ncc.all_reduce([a], [total], PAIR, nl.add)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C020_shape(a):
+    a = own(a)
     received = hbm((32, 64))
     ncc.collective_permute([a], [received], [(0, 1), (1, 0)])  # here
-    return received
+    return stored(received)
 
 
 def good_C020_shape(a):
+    a = own(a)
     received = hbm((64, 32))
     ncc.collective_permute([a], [received], [(0, 1), (1, 0)])
-    return received
+    return stored(received)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C021(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], PAIR, nl.multiply)  # here
-    return total
+    return stored(total)
 
 
 def good_C021(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], PAIR, nl.maximum)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), ranks=4)
 def bad_C022(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [1, 2]]), nl.add)  # here
-    return total
+    return stored(total)
 
 
 def good_C022(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2, 3]]), nl.add)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), ranks=3)
 def bad_C022_sizes(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2]]), nl.add)  # here
-    return total
+    return stored(total)
 
 
 def good_C022_sizes(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1, 2]]), nl.add)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C022_world(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[1, 2]]), nl.add)  # here
-    return total
+    return stored(total)
 
 
 def good_C022_world(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1]]), nl.add)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C022_missing(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0]]), nl.add)  # here
-    return total
+    return stored(total)
 
 
 def good_C022_missing(a):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0], [1]]), nl.add)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), RANK, ranks=2)
 def bad_C023(a, rank):
-    total, everyone = hbm(a.shape), hbm((128, 32))
+    a = own(a)
+    total, everyone = hbm(a.shape), hbm((128, 32), name="everyone")
     if rank == 0:
         ncc.all_reduce([a], [total], PAIR, nl.add)  # here
         ncc.all_gather([a], [everyone], PAIR, collective_dim=0)
     else:
         ncc.all_gather([a], [everyone], PAIR, collective_dim=0)  # here
         ncc.all_reduce([a], [total], PAIR, nl.add)
-    return total, everyone
+    return stored(total), stored(everyone)
 
 
 def good_C023(a, rank):
-    total, everyone = hbm(a.shape), hbm((128, 32))
+    a = own(a)
+    total, everyone = hbm(a.shape), hbm((128, 32), name="everyone")
     ncc.all_reduce([a], [total], PAIR, nl.add)
     ncc.all_gather([a], [everyone], PAIR, collective_dim=0)
-    return total, everyone
+    return stored(total), stored(everyone)
 
 
 @twin(f32(64, 32), ByRank((64, 60)), ranks=2)
 def bad_C023_counts(a, rows):
+    a = own(a)
     total = hbm((rows, 32))
     ncc.all_reduce([a[0:rows]], [total], PAIR, nl.add)  # here
-    return total
+    return stored(total)
 
 
 def good_C023_counts(a, rows):
+    a = own(a)
     total = hbm((60, 32))
     ncc.all_reduce([a[0:60]], [total], PAIR, nl.add)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), RANK, ranks=2)
 def bad_C024(a, rank):
+    a = own(a)
     total = hbm(a.shape)
     if rank == 0:
         ncc.all_reduce([a], [total], PAIR, nl.add)  # here
     else:
         nl.store(total, nl.load(a))
-    return total
+    return stored(total)
 
 
 def good_C024(a, rank):
+    a = own(a)
     total = hbm(a.shape)
     ncc.all_reduce([a], [total], PAIR, nl.add)
-    return total
+    return stored(total)
 
 
 @twin(f32(64, 32), ranks=3)
 def bad_C025(a):
-    received = stored(nl.load(a))
+    received, a = own(a, "received"), own(a)
     ncc.collective_permute([a], [received], [(0, 1), (0, 2)])  # here
-    return received
+    return stored(received)
 
 
 def good_C025(a):
-    received = stored(nl.load(a))
+    received, a = own(a, "received"), own(a)
     ncc.collective_permute([a], [received], [(0, 1), (1, 2)])
-    return received
+    return stored(received)
 
 
-@twin(f32(64, 32), ranks=2)
+@twin(f32(64, 32), ranks=2, options=LNC1)
 def bad_C025_memory(a):
     mine, received = nl.load(a), sbuf(a.shape)
     ncc.collective_permute([mine], [received], [(0, 1), (1, 0)])  # here
@@ -319,50 +358,57 @@ def bad_C025_memory(a):
 
 
 def good_C025_memory(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.collective_permute([a], [received], [(0, 1), (1, 0)])
-    return received
+    return stored(received)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C025_tensors(a):
-    first, second = hbm(a.shape), hbm(a.shape)
+    a = own(a)
+    first, second = hbm(a.shape), hbm(a.shape, name="second")
     ncc.collective_permute([a, a], [first, second], [(0, 1), (1, 0)])  # here
-    return first, second
+    return stored(first), stored(second)
 
 
 def good_C025_tensors(a):
-    first, second = hbm(a.shape), hbm(a.shape)
+    a = own(a)
+    first, second = hbm(a.shape), hbm(a.shape, name="second")
     ncc.collective_permute([a], [first], [(0, 1), (1, 0)])
     ncc.collective_permute([a], [second], [(0, 1), (1, 0)])
-    return first, second
+    return stored(first), stored(second)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C026(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[1])  # here
-    return received
+    return stored(received)
 
 
 def good_C026(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])
-    return received
+    return stored(received)
 
 
 @twin(f32(4, 64, 32), ranks=4)
 def bad_C026_number(a):
+    a = own(a)
     out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
     srcs, dsts = [], []
     for i in range(4):
         srcs.append([a[i]])
         dsts.append([out[i]])
     ncc.collective_permute_implicit(srcs, dsts, pairs, channel_ids=[0, 1, 2, 3])  # here
-    return out
+    return stored(out)
 
 
 def good_C026_number(a):
+    a = own(a)
     out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
     srcs, dsts = [], []
     for i in range(4):
@@ -371,20 +417,22 @@ def good_C026_number(a):
     for i in (0, 2):
         part = slice(i, i + 2)
         ncc.collective_permute_implicit(srcs[part], dsts[part], pairs, channel_ids=[0, 1])
-    return out
+    return stored(out)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C026_lists(a):
-    first, second = hbm(a.shape), hbm(a.shape)
+    a = own(a)
+    first, second = hbm(a.shape), hbm(a.shape, name="second")
     ncc.collective_permute_implicit([[a, a]], [[first, second]], PAIR)  # here
-    return first, second
+    return stored(first), stored(second)
 
 
 def good_C026_lists(a):
-    first, second = hbm(a.shape), hbm(a.shape)
+    a = own(a)
+    first, second = hbm(a.shape), hbm(a.shape, name="second")
     ncc.collective_permute_implicit([[a], [a]], [[first], [second]], PAIR, channel_ids=[0, 1])
-    return first, second
+    return stored(first), stored(second)
 
 
 @twin(f32(64, 32), ranks=2)
@@ -406,7 +454,7 @@ def good_C027(a):
     return out
 
 
-@twin(f32(64, 32), ranks=2)
+@twin(f32(64, 32), ranks=2, options=LNC1)
 def bad_C028(a):
     mine, received = nl.load(a), sbuf(a.shape)
     ncc.all_to_all([mine], [received], PAIR, collective_dim=0)  # here
@@ -414,22 +462,25 @@ def bad_C028(a):
 
 
 def good_C028(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.all_to_all([a], [received], PAIR, collective_dim=0)
-    return received
+    return stored(received)
 
 
 @twin(f32(64, 32), ranks=2)
 def bad_C028_dimension(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.all_to_all([a], [received], PAIR, collective_dim=1)  # here
-    return received
+    return stored(received)
 
 
 def good_C028_dimension(a):
+    a = own(a)
     received = hbm(a.shape)
     ncc.all_to_all([a], [received], PAIR, collective_dim=0)
-    return received
+    return stored(received)
 
 
 def counts(*rows):
@@ -442,69 +493,79 @@ EVEN = counts([4, 4], [0, 4])
 
 @twin(f32(8), EVEN.astype(np.int32), fixed=(f32(8), EVEN), ranks=2)
 def bad_C029(a, sends):
+    a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)  # here
-    return received
+    return stored(received)
 
 
 def good_C029(a, sends):
+    a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)
-    return received
+    return stored(received)
 
 
 @twin(f32(8), counts([4, 4], [0, 5]), fixed=(f32(8), EVEN), ranks=2)
 def bad_C029_source(a, sends):
+    a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)  # here
-    return received
+    return stored(received)
 
 
 def good_C029_source(a, sends):
+    a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)
-    return received
+    return stored(received)
 
 
 @twin(f32(8), counts([4, 4], [0, 4], [4, 3]), fixed=(f32(8), counts(*EVEN, [4, 4])), ranks=2)
 def bad_C029_received(a, sends):
+    a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends, recv_counts_known=True)  # here
-    return received
+    return stored(received)
 
 
 def good_C029_received(a, sends):
+    a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends, recv_counts_known=True)
-    return received
+    return stored(received)
 
 
 @twin(f32(8), f32(8), EVEN, ranks=2)
 def bad_C029_tensors(a, b, sends):
-    first, second = hbm((8,)), hbm((8,))
+    a, b = own(a), own(b, "other")
+    first, second = hbm((8,)), hbm((8,), name="second")
     ncc.all_to_all_v([a, b], [first, second], PAIR, sends)  # here
-    return first, second
+    return stored(first), stored(second)
 
 
 def good_C029_tensors(a, b, sends):
-    first, second = hbm((8,)), hbm((8,))
+    a, b = own(a), own(b, "other")
+    first, second = hbm((8,)), hbm((8,), name="second")
     ncc.all_to_all_v([a], [first], PAIR, sends)
     ncc.all_to_all_v([b], [second], PAIR, sends)
-    return first, second
+    return stored(first), stored(second)
 
 
 @twin(f32(8), counts([4, 4], [0, 4], [4, 4], [4, 0]), ranks=2, targets=GEN4)
 def bad_C030(a, sends):
+    a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends, True, has_rdispls=True)  # here
-    return received
+    return stored(received)
 
 
 def good_C030(a, sends):
-    received, turned = hbm((8,)), hbm((8,))
-    own = hbm(sends.shape, nl.uint32)
-    nl.store(own, nl.load(sends))
-    ncc.all_to_all_v([a], [received], PAIR, own[0:3], recv_counts_known=True)
+    a = own(a)
+    received, turned = hbm((8,)), hbm((8,), name="turned")
+    counts = hbm(sends.shape, nl.uint32, "counts")
+    nl.store(counts, nl.load(sends))
+    ncc.all_to_all_v([a], [received], PAIR, counts[0:3], recv_counts_known=True)
     nisa.dma_copy(dst=turned[0:4], src=received[4:8])
     nisa.dma_copy(dst=turned[4:8], src=received[0:4])
     return turned
@@ -512,13 +573,105 @@ def good_C030(a, sends):
 
 @twin(f32(64, 32), ranks=2)
 def bad_C032(a):
-    window = stored(nl.load(a))
+    window = own(a, "window")
     ncc.all_reduce([window[0:48]], [window[16:64]], PAIR, nl.add)  # here
-    return window
+    return stored(window)
 
 
 def good_C032(a):
-    window, total = stored(nl.load(a)), hbm((48, 32))
+    window, total = own(a, "window"), hbm((48, 32))
     ncc.all_reduce([window[0:48]], [total], PAIR, nl.add)
     nl.store(window[16:64], nl.load(total))
-    return window
+    return stored(window)
+
+
+@twin(f32(64, 32), ranks=2, targets=GEN3_UP)
+def bad_C039_sbuf(a):
+    mine, total = nl.load(a), sbuf(a.shape)
+    ncc.all_reduce([mine], [total], PAIR, nl.add)  # here
+    return stored(total)
+
+
+def good_C039_sbuf(a):
+    mine, total = own(a), hbm(a.shape)
+    ncc.all_reduce([mine], [total], PAIR, nl.add)
+    return stored(total)
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C043(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], PAIR, nl.add)  # here
+    return stored(total)
+
+
+def good_C043(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([own(a)], [total], PAIR, nl.add)
+    return stored(total)
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C043_output(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([own(a)], [total], PAIR, nl.add)  # here
+    return total
+
+
+def good_C043_output(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([own(a)], [total], PAIR, nl.add)
+    return stored(total)
+
+
+@twin(f32(64, 32), ranks=2)
+def bad_C044(a):
+    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+    ncc.all_reduce([own(a)], [total], PAIR, nl.add)  # here
+    return stored(total)
+
+
+def good_C044(a):
+    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm, name="total")
+    ncc.all_reduce([own(a)], [total], PAIR, nl.add)
+    return stored(total)
+
+
+SLOTS = counts([8, 8], [0, 0], [0, 0])
+
+
+@twin(
+    *(f32(8), counts(*EVEN, [0, 0]), 8),
+    fixed=(f32(8), SLOTS, 16),
+    ranks=2,
+    targets=GEN2_3,
+    options=NEWEST,
+)
+def bad_C045(a, sends, size):
+    received = hbm((size,))
+    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"))  # here
+    return stored(received)
+
+
+def good_C045(a, sends, size):
+    received = hbm((size,))
+    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"))
+    return stored(received)
+
+
+@twin(
+    *(f32(8), counts([8, 8], [0, 0], [0, 0], [0, 8])),
+    ranks=2,
+    targets=("gen3",),
+    options=NEWEST,
+)
+def bad_C046(a, sends):
+    received = hbm((16,))
+    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"), has_rdispls=True)  # here
+    return stored(received)
+
+
+def good_C046(a, sends):
+    received = hbm((16,))
+    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"))
+    return stored(received)

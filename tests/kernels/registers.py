@@ -148,3 +148,35 @@ def good_L068(a):
     nisa.tensor_tensor(dst=tile, data1=tile, data2=nl.load(a[0:32]), op=nl.add)
     nisa.tensor_tensor(dst=tile, data1=tile, data2=nl.load(a[32:64]), op=nl.add)
     return stored(tile)
+
+
+@twin(f32(64, 128))
+def bad_M050(a):
+    tile, scaled = nl.load(a), nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    part = tile.ap([[128, 64], [1, 32]], scalar_offset=nisa.register_alloc(5), indirect_dim=1)
+    nisa.tensor_scalar(dst=scaled, data=part, op0=nl.multiply, operand0=2.0)  # here
+    return stored(scaled)
+
+
+def good_M050(a):
+    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    scaled = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    part = a.ap([[128, 64], [1, 32]], scalar_offset=nisa.register_alloc(5), indirect_dim=1)
+    nisa.dma_copy(dst=tile, src=part)
+    nisa.tensor_scalar(dst=scaled, data=tile, op0=nl.multiply, operand0=2.0)
+    return stored(scaled)
+
+
+@twin(f32(64, 128))
+def bad_M053(a):
+    tile, picked = nl.load(a), nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    part = tile.ap([[128, 64], [1, 32]], scalar_offset=nisa.register_alloc(5), indirect_dim=1)
+    nisa.tensor_copy(dst=picked, src=part)  # here
+    return stored(picked)
+
+
+def good_M053(a):
+    picked = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    part = a.ap([[128, 64], [1, 32]], scalar_offset=nisa.register_alloc(5), indirect_dim=1)
+    nisa.dma_copy(dst=picked, src=part)
+    return stored(picked)

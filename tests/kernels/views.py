@@ -151,11 +151,8 @@ def bad_S012_tensor(a, i):
 
 def good_S012_tensor(a, i):
     index = nl.load(i)
-    tile = nl.load(a)
     column = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(
-        dst=column, src=tile.ap([[32, 64], [1, 1]], scalar_offset=index, indirect_dim=1)
-    )
+    nisa.dma_copy(dst=column, src=a.ap([[32, 64], [1, 1]], scalar_offset=index, indirect_dim=1))
     return stored(column)
 
 
@@ -382,19 +379,17 @@ def good_S025(table, rows):
 @twin(f32(64, 32), u32(1, 4, below=32))
 def bad_S025_scalar(table, columns):
     index = nl.load(columns)
-    tile = nl.load(table)
     picked = nl.ndarray((64, 1), dtype=table.dtype, buffer=nl.sbuf)
-    column = tile.ap([[32, 64], [1, 1]], scalar_offset=index, indirect_dim=1)  # here
-    nisa.tensor_copy(dst=picked, src=column)
+    column = table.ap([[32, 64], [1, 1]], scalar_offset=index, indirect_dim=1)  # here
+    nisa.dma_copy(dst=picked, src=column)
     return stored(picked)
 
 
 def good_S025_scalar(table, columns):
     index = nl.load(columns)
-    tile = nl.load(table)
     picked = nl.ndarray((64, 1), dtype=table.dtype, buffer=nl.sbuf)
-    column = tile.ap([[32, 64], [1, 1]], scalar_offset=index[0:1, 2:3], indirect_dim=1)
-    nisa.tensor_copy(dst=picked, src=column)
+    column = table.ap([[32, 64], [1, 1]], scalar_offset=index[0:1, 2:3], indirect_dim=1)
+    nisa.dma_copy(dst=picked, src=column)
     return stored(picked)
 
 

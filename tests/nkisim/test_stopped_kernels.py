@@ -403,6 +403,52 @@ def test_a_count_that_is_a_float_is_found(kind):
     assert len(report.codes) == 1
 
 
+def half_of(count):
+    return range(count / 2)  # found
+
+
+@nkisim.jit
+def with_a_range_of_a_float(source, how):
+    extent = source.shape[0]
+    if how == "division":
+        for _ in range(extent / 2):  # found
+            pass
+    if how == "lines":
+        for _ in range(
+            0,
+            extent / 2,  # found
+        ):
+            pass
+    if how == "name":
+        count = extent / np.float64(2)
+        for _ in range(count):  # found
+            pass
+    if how == "function":
+        for _ in half_of(extent):
+            pass
+    if how == "other":
+        return [source] * 2.0
+    return source
+
+
+@each_case("how", ["division", "lines", "name", "function"])
+def test_a_range_of_a_float_is_found_at_its_line(how):
+    report = nkisim.check(with_a_range_of_a_float)(SOURCE, how)
+    assert report.stopped == "L019 fractional-extent"
+    lines = {f.line for f in report.findings if f.rule.id == "L019"}
+    source = Path(__file__).read_text().splitlines()
+    assert {source[line - 1].partition("#")[2] for line in lines} == {" found"}
+    with pytest.raises(TypeError, match="L019") as caught:  # which it is in Python
+        nkisim.simulate(with_a_range_of_a_float)(SOURCE, how)
+    assert caught.value.finding.line in lines
+
+
+def test_other_type_errors_of_the_kernel_are_raised():
+    with pytest.raises(TypeError, match="can't multiply sequence") as caught:
+        nkisim.check(with_a_range_of_a_float)(SOURCE, "other")
+    assert type(caught.value) is TypeError
+
+
 @nkisim.jit
 def with_a_number_for_a_member(source):
     tile = nl.ndarray(source.shape, dtype=source.dtype, buffer=nl.sbuf)

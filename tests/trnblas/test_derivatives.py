@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import pytest
 import torch
 from torch.func import jvp, vjp
 
@@ -13,8 +12,6 @@ from each_case import each_case
 from pairwise import pairwise
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, unit_roundoff
-
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 A, B, C = random_tensor(3, 4), random_tensor(4, 2, seed=1), random_tensor(3, 2, seed=2)
 SQUARE = random_tensor(3, 3, seed=3)

@@ -76,7 +76,6 @@ def test_derivatives_of_energies_go_through_kernels(energy):
         )
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
 @ENERGIES
 def test_tangents_and_second_derivatives_of_energies(energy):
     exact = [x.requires_grad_() for x in problem(torch.float64)]

@@ -78,7 +78,6 @@ def test_gradients_of_factors(name):
     assert torch.autograd.gradcheck(function, (*factors, *case.operands(torch.float64)))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
 @by_name
 def test_forward_mode_agrees_with_reverse_mode(case):
     tensors = case.operands(torch.float64)
@@ -173,7 +172,6 @@ def test_meta_tensors_have_the_shape_and_dtype(case):
     assert (got.shape, got.dtype, got.device.type) == (want.shape, want.dtype, "meta")
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 @each_case("name", ["symm", "trmm", "syrk", "symv", "trmv"])
 def test_a_recorded_call_is_no_constant(name):

@@ -187,7 +187,6 @@ def test_roots_are_kept_and_not_poisoned(type):
     assert_near(again, want, 2 * n, factor=2)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")  # its length is a constant
 @each_case("type", [1, 2, 3, 4])
 def test_what_is_recorded_is_no_constant(type):

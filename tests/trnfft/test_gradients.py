@@ -77,7 +77,6 @@ def test_long_vectors_with_a_gradient(n):
     assert_near(plain, array(spectrum), n, factor=2)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
 @pytest.mark.parametrize("n", [6, 300])
 def test_inside_vmap_and_forward_mode(n):
     x = randn(4, n, dtype=C)

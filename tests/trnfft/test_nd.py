@@ -9,6 +9,7 @@ import trnfft
 from each_case import each_case
 from oracles import fourier as oracle
 from trnfft import ComplexTensor
+from trnfft.nd import steps_of
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 
 from .agreement import COMPLEX, array, assert_near, randn
@@ -50,6 +51,16 @@ def test_agrees_with_the_definition(name, dtype):
             assert got.dtype is dtype
         else:
             assert isinstance(got, ComplexTensor if name in OF_REAL else torch.Tensor)
+
+
+@each_case("name", NAMES)
+def test_one_dimension_after_the_other_is_the_same(name):
+    # The path of meta tensors before torch 2.12.
+    x, s, dims = input_of(name, torch.float64, 4, 5, 6), (7, 3, 8), (1, 0, 2)
+    found = x
+    for single, size, dim in steps_of(name, s, dims):
+        found = getattr(torch.fft, single)(found, size, dim, "ortho")
+    torch.testing.assert_close(found, getattr(torch.fft, name)(x, s, dims, "ortho"))
 
 
 @each_case("name", TWO)

@@ -118,7 +118,6 @@ class TestWhatMustSeeTheOperation:
             assert result.is_inference() is isinstance(context, torch.inference_mode)
         assert native(function(x)).requires_grad
 
-    @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
     def test_forward_mode(self, name):
         x, tangent = vector(name, LONG), vector(name, LONG, seed=1)
         with forward_ad.dual_level():
@@ -131,7 +130,6 @@ class TestWhatMustSeeTheOperation:
         got = torch.func.vmap(lambda row: native(getattr(trnfft, name)(row)))(x)
         torch.testing.assert_close(got, getattr(torch.fft, name)(x))
 
-    @pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
     def test_recordings(self, name):
         def function(x):
             return native(getattr(trnfft, name)(x))

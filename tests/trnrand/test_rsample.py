@@ -150,7 +150,6 @@ def test_second_derivatives_are_those_of_the_quantile():
     assert torch.allclose(second, want, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
 @each_case("name", ["gamma", "truncated_normal", "normal"])
 def test_forward_mode_is_backward_mode(name):
     parameters = LAWS[name][0]

@@ -66,7 +66,6 @@ def test_compiled_draws_are_those_of_the_call(names, options):
         assert generator.offset == after
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own
 @pytest.mark.parametrize("count", [1_000_001, pytest.param(1, marks=pytest.mark.slow)])
 def test_any_size_compiles_for_the_default_back_end(count):
     def noise(x):

@@ -52,7 +52,6 @@ def moving(request):
     return lambda p: law(p, Generator(3)), number(value)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's
 def test_gradients_are_those_of_autograd(moving):
     law, value = moving
     leaf = value.clone().requires_grad_()

@@ -107,7 +107,6 @@ def test_gradients():
     assert torch.autograd.gradcheck(lambda x: batched_svd(x)[1], b)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize(
     "values", [lambda x: trnsolver.eigh(x + x.mT)[0], lambda x: trnsolver.svd(x)[1]]
 )

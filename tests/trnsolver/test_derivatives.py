@@ -18,7 +18,6 @@ from trnsolver.iterative import CG, _cg_backward, _cg_jvp
 from trnsolver.singular_values import SVD
 
 # What torch does when forward mode is first used.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 TOLERANCE = 2e-11
 GENERAL = random_tensor(2, 5, 5, dtype=torch.float64) + 4 * torch.eye(5)

@@ -225,7 +225,6 @@ def test_the_gram_form_is_the_same_update():
         trnsolver.det,
     ],
 )
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_gradients(call):
     a = random_tensor(3, 3, dtype=torch.float64).requires_grad_()
     assert torch.autograd.gradcheck(call, (a,), check_forward_ad=True, rtol=1e-4, atol=1e-6)
@@ -239,14 +238,12 @@ def test_gradients(call):
         lambda a: trnsolver.polar(torch.eye(3)[:, :2] + a[:, :2]).U,
     ],
 )
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_gradients_where_eigenvalues_repeat(call):
     a = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(call, (a,), check_forward_ad=True)
     assert torch.autograd.gradgradcheck(call, (a,))
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_gradients_of_each_of_a_batch():
     a = random_tensor(2, 3, 3, dtype=torch.float64)
 
@@ -260,7 +257,6 @@ def test_gradients_of_each_of_a_batch():
 
 
 # What torch does when forward mode is first used.
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize("name", ["inv_sqrt_spd", "polar"])
 def test_second_derivatives_in_both_modes(name):
     """Derivatives of roots and polar factors solve an equation, which is differentiated too."""

@@ -286,7 +286,6 @@ def test_recycled_directions_save_products():
 
 
 @pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_gradients_are_those_of_the_solution(name):
     solver, big = SOLVERS[name]
     a, b = big[:3, :3].clone(), B[:3].clone()

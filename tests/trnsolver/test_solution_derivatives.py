@@ -18,7 +18,6 @@ from trnsci.core.errors import ConvergenceWarning, DerivativeError, FlagError
 from trnsci.core.testing import random_tensor
 
 # What torch does when forward mode is first used.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 N = 4
 SIDE = random_tensor(N, dtype=torch.float64, seed=1)

@@ -27,7 +27,6 @@ def test_solutions_are_those_of_the_dense_matrix(name, dtype):
 
 
 # torch's first use of forward mode.
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize("dtype", [torch.float64, torch.complex128], ids=str)
 def test_gradients_of_solutions_are_adjoint_solutions(dtype):
     A = ts.from_dense(general(5, dtype=dtype))
@@ -94,7 +93,6 @@ def test_substitution_reads_one_triangle(lower, trans, unit, dtype):
 
 
 # torch's first use of forward mode.
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @pytest.mark.parametrize("unit", [False, True])
 @pytest.mark.parametrize("trans", [False, True])
 def test_gradients_of_substitution(unit, trans):

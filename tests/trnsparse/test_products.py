@@ -244,7 +244,6 @@ def test_rows_of_one_length_are_those_of_the_matrix_when_they_were_made():
     assert torch.equal(even @ torch.eye(3), dense)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 @RIGHT
 def test_a_second_product_is_checked_and_differentiated_as_the_first_one(columns):
     dense = random_dense(6, 5, 0.9)

@@ -145,7 +145,6 @@ def test_wrong_arguments():
         ts.screened_spmm(Q, torch.ones(2), torch.ones(3, 1), 0.1)
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 def test_derivatives_of_bounds_are_zero_where_there_is_nothing():
     x = torch.tensor([0.0, 4.0, -9.0, torch.nan], dtype=torch.float64, requires_grad=True)
     bounds = ts.schwarz_bounds(x)

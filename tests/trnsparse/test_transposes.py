@@ -10,7 +10,6 @@ from each_case import each_case
 from .cases import DTYPES, in_format, random_dense
 
 # torch's own forward mode imports a deprecated part of torch.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 FORMS = {
     "T": lambda A, x: A.T @ x,

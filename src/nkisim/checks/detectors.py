@@ -6,7 +6,7 @@ Elements that it will overwrite are copied first, and compared with the results 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from nkisim.checks.history import History
@@ -18,7 +18,7 @@ from nkisim.checks.racecheck import Races
 from nkisim.checks.size import Size
 from nkisim.checks.tails import StaleTails
 from nkisim.diagnostics import RULES, Place, flag
-from nkisim.machine import Effect, LoopKind, Step
+from nkisim.machine import Effect, Iterations, LoopKind, Step
 from nkisim.memory import Lifetime, NkiTensor
 
 DETECTORS = ("arguments", "lostwork", "races", "size")
@@ -122,12 +122,12 @@ class Detectors:
         """Return the last writes of a tensor, with places and loop indices."""
         return [str(site) for site in self._history.sites(Effect("", tensor))]
 
-    def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> _Iterations:
+    def iterations(self, core: Any, kind: LoopKind, values: range, name: str) -> Iterations:
         """Return the iterations of a loop, recorded as they run."""
         if kind == "counted" and self.counts is not None:
             values = self.counts.turns(values, name)
         follow = self._history.affine if kind == "affine" else self._history.dynamic
-        return _Iterations(values, lambda: follow(core, values))
+        return Iterations(values, lambda: follow(core, values))
 
     def left(self, allocations: Iterable[Lifetime]) -> None:
         """Note that an iteration of a loop's body function has ended, which made allocations."""
@@ -173,23 +173,3 @@ class Detectors:
             self._inputs.finish(arguments, kernel, place)
         if self._size is not None:
             self._size.finish()
-
-
-class _Iterations:
-    """A range that reports the current iteration of its loop."""
-
-    def __init__(self, values: range, begin: Callable[[], Iterator[int]]) -> None:
-        self._values = values
-        self._begin = begin
-
-    def __iter__(self) -> Iterator[int]:
-        return self._begin()
-
-    def __len__(self) -> int:
-        return len(self._values)
-
-    def __getitem__(self, index: int) -> int:
-        return self._values[index]
-
-    def __repr__(self) -> str:
-        return repr(self._values)

@@ -1,4 +1,4 @@
-"""Findings for exceptions that a kernel raised: endless recursion, variables without a value."""
+"""Findings for exceptions of a kernel: endless recursion, unbound variables, fractional bounds."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 from collections import Counter
 from types import CodeType, TracebackType
 
+from nkisim.checks.langcheck.calls import fractions
 from nkisim.checks.langcheck.endless import Step, recursion
-from nkisim.diagnostics import NkiValidationError, Place, declare, flag, is_own_file
+from nkisim.diagnostics import NkiValidationError, Place, declare, flag, is_own_file, raised_at
+from nkisim.memory.rules import FRACTIONAL_EXTENT
 from nkisim.source import definition_of
 
 _FEWEST = 10
@@ -80,6 +82,36 @@ def report_unbound(error: UnboundLocalError) -> None:
     )
 
 
+_FLOAT_AS_INTEGER = re.compile(r"'(numpy\.)?float\d*' object cannot be interpreted as an integer")
+
+
+class NkiFractionError(NkiValidationError, TypeError):
+    """A float where Python takes integers only, as a bound of ``range``."""
+
+
+def report_fraction(error: TypeError) -> None:
+    """Flag a float where Python takes integers only; other errors are left unchanged."""
+    place, last = raised_at(error), _last(error.__traceback__)
+    if place is None or last is None or not _FLOAT_AS_INTEGER.match(str(error)):
+        return
+    calls = (node for node in _nodes(last) if isinstance(node, ast.Call))
+    ranges = (c for c in calls if c.lineno == place.line and ast.unparse(c.func) == "range")
+    message, fix, data = str(error), "use // or math.ceil", None
+    for found in (found for call in ranges for found in fractions(call.args)):
+        message, fix, data = found.message, found.fix, found.data
+        place = place._replace(line=getattr(found.node, "lineno", place.line))
+        break
+    flag(
+        FRACTIONAL_EXTENT,
+        message,
+        fix=fix,
+        place=place,
+        error=NkiFractionError,
+        data=data,
+        stops=True,
+    )
+
+
 def _last(traceback: TracebackType | None) -> TracebackType | None:
     while traceback is not None and traceback.tb_next is not None:
         traceback = traceback.tb_next
@@ -93,10 +125,13 @@ class _Function:
         self.__code__ = code
 
 
+def _nodes(at: TracebackType) -> list[ast.AST]:
+    """Return the syntax tree of a function."""
+    definition = definition_of(_Function(at.tb_frame.f_code))
+    return [] if definition is None else [*ast.walk(definition[1])]
+
+
 def _assignments(at: TracebackType, name: str) -> list[int]:
     """Return the lines of a function that assign to a name."""
-    definition = definition_of(_Function(at.tb_frame.f_code))
-    if definition is None:
-        return []
-    names = (node for node in ast.walk(definition[1]) if isinstance(node, ast.Name))
+    names = (node for node in _nodes(at) if isinstance(node, ast.Name))
     return sorted({n.lineno for n in names if n.id == name and isinstance(n.ctx, ast.Store)})

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, TextIO
 
 import click
 
-from nkisim.cli.group import commands, format_option, nki_option
+from nkisim.cli.group import commands, format_option, lnc_option, nki_option
 from nkisim.cli.streams import Stdout, claimed_stdout
-from nkisim.cli.targets import project_of, split_name, targets_of
+from nkisim.cli.targets import project_of, split_name, stdin_file, targets_of
 from nkisim.diagnostics.formats import FORMATS, rendered, wants_colour
 from nkisim.diagnostics.ledger import FailOn, Ledger
 from nkisim.files import python_files, write_text
@@ -51,6 +51,7 @@ class _Check(click.Command):
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @format_option(*FORMATS)
 @nki_option
+@lnc_option
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--only", multiple=True, help=f"Rules to check: {_COMMAS}.")
 @click.option("--ignore", multiple=True, help=f"Rules to exclude: {_COMMAS}.")
@@ -83,16 +84,19 @@ def check(
 ) -> int:
     """Check the kernels of each FILE, or one of them, on every generation.
 
-    KERNEL is a name, Class.name or name[2]. Arguments come from nkisim_examples() in the file, from
-    --shapes, nt.tensor annotations and defaults, of which --shapes wins; without them only the
-    source is checked. --source-only imports no file. What the files print goes to stderr. --fix
-    writes the code of findings that have some, and checks again; --diff without it changes no
-    file. Exit status, after the fixes: 0 clean, 1 findings, 2 a mistake on the command line,
-    3 nothing was checked, 4 a file cannot be read, imported or written.
+    KERNEL is a name, Class.name or name[2]; FILE may be - for stdin. Arguments come from
+    nkisim_examples() in the file, from --shapes, nt.tensor annotations and defaults, of which
+    --shapes wins; without them only the source is checked. --source-only imports no file. What the
+    files print goes to stderr. --fix writes the code of findings that have some, and checks again;
+    --diff without it changes no file. Exit status, after the fixes: 0 clean, 1 findings, 2 a
+    mistake on the command line, 3 nothing was checked, 4 a file cannot be read, imported or
+    written.
     """
     from nkisim.filecheck import CheckSettings, Selection, check_files, parse_shapes
 
-    wanted = [split_name(name) for name in files]
+    if "-" in {name.partition("::")[0] for name in files} and (fix or watch):
+        raise click.UsageError("--fix and --watch need a file; --diff prints the fixes of stdin")
+    wanted = [split_name(name, stdin=True) for name in files]
     if watch:
         from nkisim.cli import watching
 
@@ -127,6 +131,8 @@ def check(
             else:
                 ledger = check_files(paths, settings)
             ledger.relative_to(os.getcwd())
+            if text_file := stdin_file():
+                ledger.renamed(text_file, "-")
             stream = sys.stderr if diff else stdout.stream
             colour = form == "text" and wants_colour(stream)
             report = rendered(ledger, form, colour)
@@ -149,7 +155,9 @@ def _diffs(files: list[FixedFile]) -> str:
 
 
 def _short(path: Path) -> Path:
-    """Return a path relative to the working folder, if it is below it."""
+    """Return a path relative to the working folder, if it is below it; stdin's is -."""
+    if str(path) == stdin_file():
+        return Path("-")
     return path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from nkisim.cli.group import commands, format_option, nki_option
+from nkisim.diagnostics.codes import is_code
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 _MOST = 8
 
 _NAMESPACES = {"nisa": "isa", "nl": "language", "ncc": "collectives"}
-_CALLED = re.compile(r"\b(?:nisa|nl|ncc)\.\w+")
+_CALLED = re.compile(r"(?<!op=)(?<!op[01]=)\b(?:nisa|nl|ncc)\.\w+")
 
 
 class Call(NamedTuple):
@@ -35,10 +36,16 @@ def find(words: tuple[str, ...], form: str) -> int:
     """Print the calls of NKI that WORDS mean, with their signatures.
 
     WORDS are the name of a function, such as nisa.nc_matmul, which is printed with its
-    documentation; a name that NKI does not have, such as nisa.multiply or torch.matmul; or an
-    operation in words. Exit status: 0 found, 1 nothing found.
+    documentation; a name that NKI does not have, such as nisa.multiply or torch.gather; or an
+    operation in words. In code x and y are tiles of p partitions and n columns, and table is a
+    tensor in HBM. A code of the compiler, such as NCC_IBIR440, is explained instead. Exit status: 0
+    found, 1 nothing found.
     """
     text = " ".join(words)
+    if is_code(text):
+        from nkisim.cli.logs import find_code
+
+        return find_code(text.strip(), form)
     known = calls()
     remedy, found = meant(text, known)
     if form == "json":
@@ -47,7 +54,7 @@ def find(words: tuple[str, ...], form: str) -> int:
     elif len(found) == 1 and not remedy:
         click.echo(f"{found[0].call}\n\n{found[0].text}")
     else:
-        lines = [remedy] if remedy else []
+        lines = [f"{remedy}\n"] if remedy else []
         lines += [f"{c.call}\n    {c.text.partition(chr(10))[0]}" for c in found]
         click.echo("\n".join(lines) or f"no call of NKI has {text!r}")
     return 0 if found or remedy else 1
@@ -78,20 +85,23 @@ def calls() -> dict[str, Call]:
 def meant(text: str, known: Mapping[str, Call]) -> tuple[str, list[Call]]:
     """Return what to call in words, where a name means it, and the calls that a text means."""
     from nkisim.intents import counterpart, nearest
+    from nkisim.ways import ways
 
     owner, _, plain = text.strip().removesuffix("()").rpartition(".")
     short = {f"nki.{module}": name for name, module in _NAMESPACES.items()}.get(owner, owner)
     exact = [name for name in known if name in (f"{short}.{plain}", text)]
     if exact:
         return "", [known[exact[0]]]
-    if re.fullmatch(r"\w+", plain):
+    word = re.sub(r"[\s-]+", "_", plain.lower())
+    if re.fullmatch(r"\w+", plain) or word in ways():
         same = [call for name, call in known.items() if name.rpartition(".")[2] == plain]
-        remedy = counterpart(plain)
+        way = ways().get(word)
+        remedy = counterpart(plain) if way is None else f"{way.code}\n    {way.note}".lstrip()
         named = [known[name] for name in _CALLED.findall(remedy) if name in known]
         found = list(dict.fromkeys([*same, *named]))
-        if found:
+        if found or way is not None:
             return remedy, found
-        near = nearest(plain, (name.rpartition(".")[2] for name in known))
+        near = nearest(plain, (name.rpartition(".")[2] for name in known), 0.8)
         if near:
             return f"did you mean {near}?", [
                 c for c in known.values() if c.name.endswith(f".{near}")

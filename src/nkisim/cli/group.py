@@ -25,6 +25,10 @@ ARGUMENTS = "nkisim.arguments"
 
 _COMMANDS = {
     "check": ("checking", "Check the kernels of each FILE, or one of them, on every generation."),
+    "explain-log": (
+        "logs",
+        "Print what the codes in LOG mean, a file of the compiler's or the runtime's output.",
+    ),
     "find": ("finding", "Print the calls of NKI that WORDS mean, with their signatures."),
     "info": (
         "information",
@@ -129,15 +133,37 @@ def _resolved(asked: str, argument: str) -> str:
 
 def put_in_force(version: str, context: click.Context | None = None) -> None:
     """Put an NKI version in force for a command, and for the processes that it starts."""
-    from nkisim.options import variable_set
     from nkisim.versions import NKI_VARIABLE
 
-    context = context or click.get_current_context()
-    if context.find_object(object) is PROCESS:
-        os.environ[NKI_VARIABLE] = version  # until the process ends
-    else:
-        context.with_resource(variable_set(NKI_VARIABLE, version))
+    _set_variable(NKI_VARIABLE, version, context or click.get_current_context())
 
+
+def _set_variable(name: str, value: str, context: click.Context) -> None:
+    """Set an environment variable for a command, and for the processes that it starts."""
+    from nkisim.options import variable_set
+
+    if context.find_object(object) is PROCESS:
+        os.environ[name] = value  # until the process ends
+    else:
+        context.with_resource(variable_set(name, value))
+
+
+def _choose_lnc(context: click.Context, _: click.Parameter, asked: str | None) -> None:
+    if asked is not None:
+        from nkisim.options import LNC_VARIABLE
+
+        _set_variable(LNC_VARIABLE, asked, context)
+
+
+lnc_option = click.option(
+    "--lnc",
+    type=click.Choice(["1", "2"]),
+    expose_value=False,
+    is_eager=True,
+    callback=_choose_lnc,
+    help="Cores of a logical core of the chip; default: NEURON_LOGICAL_NC_CONFIG, its most.",
+)
+"""The option ``--lnc`` of commands that run kernels."""
 
 nki_option = click.option(
     "--nki",

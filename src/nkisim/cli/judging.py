@@ -1,7 +1,7 @@
 """``nkisim judge``: is a kernel legal, right and fast.
 
 Exit status: 0 right, 1 refused or wrong, 2 a mistake on the command line, 3 nothing was judged, 5
-out of time.
+out of time, 6 no verdict.
 """
 
 from __future__ import annotations
@@ -16,23 +16,24 @@ from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, baseline_options, read_baseline
 from nkisim.cli.group import PROCESS, commands, format_option, nki_option
 from nkisim.cli.streams import claimed_stdout
-from nkisim.cli.targets import project_of, split_name
-from nkisim.filecheck.calls import attribute_of
-from nkisim.filecheck.modules import CannotImport, imported
+from nkisim.cli.targets import project_of, reference_of, split_name, stdin_file
+from nkisim.filecheck.modules import CannotImport
 from nkisim.files import require_writable, write_text
 from nkisim.judging import Fault, Settings, Verdict, verdict_on
 from nkisim.judging.child import Limits
 
 
 @commands.command()
-@click.argument("file", metavar="FILE[::KERNEL]")
+@click.argument("file", metavar="FILE[::KERNEL]|PROGRAM.json")
 @click.option("--reference", required=True, metavar="FILE::FUNCTION", help="NumPy or torch.")
 @click.option("--shapes", multiple=True, help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ...; default: trn2.")
 @nki_option
 @format_option("text", "json")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
+@click.option("--source", metavar="OUT.py", help="Write the programs that were judged, as NKI.")
 @click.option("--tolerance", type=click.FloatRange(min=0), help="Relative; default: derived.")
+@click.option("--out-dtype", help="Narrowest float type of outputs; default: inputs, reference.")
 @click.option("--nonfinite", is_flag=True, help="Try infinities, too.")
 @click.option("--seed", type=click.IntRange(min=0), help="Seed of a verdict that is repeated.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=120.0)
@@ -45,7 +46,9 @@ def judge(
     target: str | None,
     form: str,
     output: str,
+    source: str | None,
     tolerance: float | None,
+    out_dtype: str | None,
     nonfinite: bool,
     seed: int | None,
     max_seconds: float,
@@ -55,17 +58,18 @@ def judge(
 ) -> int:
     """Judge a kernel of FILE: is it legal, right and fast, and what gains most.
 
-    The kernel's file is imported in a child process with limits; the reference, which is called
-    with inputs cast up to float64, is imported here and must be in another file. Arguments come
-    from --shapes or from nkisim_examples() in the kernel's file. Exit status: 0 right, 1 refused
-    or wrong, 2 a mistake on the command line, 3 nothing was judged, 5 out of time.
+    FILE may be - for stdin. The kernel's file is imported in a child process with limits; the
+    reference, which is called with inputs cast up to float64, is imported here and must be in
+    another file. Arguments come from --shapes or from nkisim_examples() in the kernel's file. Exit
+    status: 0 right, 1 refused or wrong, 2 a mistake on the command line, 3 nothing was judged, 5
+    out of time, 6 no verdict: no program can hold the kernel.
     """
     if click.get_current_context().find_root().obj is PROCESS:
         # An exception, so that the child process is ended at once and not at its limits.
         signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    path, kernel = split_name(file)
-    home, function = split_name(reference)
-    if function is None or not path.is_file() or not home.is_file():
+    path, kernel = split_name(file, stdin=True)
+    home, _ = split_name(reference)
+    if not path.is_file() or not home.is_file():
         raise click.UsageError("name a file, and the reference as FILE::FUNCTION")
     if path.resolve() == home.resolve():
         raise click.UsageError(
@@ -75,25 +79,26 @@ def judge(
     project = project_of(path)
     earlier = read_baseline(baseline, fail_if_slower)
     try:
-        if output != "-":
-            require_writable(output)
+        for name in {output, source or "-"} - {"-"}:
+            require_writable(name)
         settings = Settings(
             target=resolve_target(target or project.target or None).name,
             limits=Limits(seconds=max_seconds, memory=int(max_memory * 2**30)),
             tolerance=tolerance,
+            out_dtype=out_dtype,
             nonfinite=nonfinite,
             seed=seed,
         )
         cases = [" ".join(shapes)] if shapes else []
-        with claimed_stdout() as stdout, imported(home.resolve(), max_seconds) as module:
-            found = attribute_of(module, function)
-            if not callable(found):
-                raise ValueError(f"--reference: {home} has no function {function}")
-            verdict = verdict_on(
-                path.resolve(), kernel, found, settings, cases, reference_file=home
-            )
+        with claimed_stdout() as stdout, reference_of(reference, max_seconds) as found:
+            verdict = verdict_on(path.resolve(), kernel, found, settings, cases)
             _compare(verdict, earlier)
             text = verdict.to_json() if form == "json" else _relative(str(verdict))
+            if source is not None:
+                texts = [program.source() for program in verdict.programs.values()]
+                write_text(source, "\n\n".join(texts))
+            if given := stdin_file():
+                text = text.replace(given, "-")
             if output == "-":
                 stdout.write(text)
             else:

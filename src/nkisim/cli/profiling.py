@@ -21,7 +21,7 @@ from nkisim import profiling
 from nkisim.api import Kernel
 from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, arguments_text, baseline_options, read_baseline
-from nkisim.cli.group import commands, format_option, nki_option
+from nkisim.cli.group import commands, format_option, lnc_option, nki_option
 from nkisim.cli.improving import ImprovedFile, improve
 from nkisim.cli.streams import claimed_stdout
 from nkisim.cli.targets import project_of, split_name, targets_of
@@ -92,6 +92,7 @@ class _Settings(NamedTuple):
 @click.option("--shapes", multiple=True, help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ... or all; several with commas.")
 @nki_option
+@lnc_option
 @click.option("--values", is_flag=True, help="Compute values, where loops depend on them.")
 @click.option(
     "--trip-count",

@@ -1,7 +1,7 @@
 """``nkisim tune``: rank the variants of a kernel by predicted time.
 
-Exit status: 0 ranked, 1 no variant of a kernel is legal, 2 a mistake on the command line, 3 nothing
-was ranked.
+Exit status: 0 ranked, 1 no variant of a kernel is legal and right, 2 a mistake on the command line,
+3 nothing was ranked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import json
 import os
 import re
 import sys
+from contextlib import nullcontext
 from typing import Any
 
 import click
@@ -18,12 +19,14 @@ import click
 from nkisim.arch import resolve_target
 from nkisim.cli.group import commands, format_option, nki_option
 from nkisim.cli.streams import claimed_stdout
-from nkisim.cli.targets import project_of, split_name
+from nkisim.cli.targets import project_of, reference_of, split_name
+from nkisim.dtypes import DTYPES
 from nkisim.filecheck import parse_shapes
 from nkisim.filecheck.calls import BadExamples
 from nkisim.filecheck.files import kernel_calls
 from nkisim.filecheck.modules import CannotImport
 from nkisim.files import require_writable, write_text
+from nkisim.intents import DTYPE_NAMES
 from nkisim.tuning import NoneLegalError, Progress, Tuning, tune
 from nkisim.tuning.page import tuning_page
 
@@ -46,18 +49,34 @@ def parse_space(text: str) -> dict[str, list[Any]]:
             fault = "is given twice" if name in space else "is no name of a parameter"
             raise ValueError(f'space: {name!r} {fault}; write --space "TILES_M=1,2,4 TILES_N=1,2"')
         try:
-            space[name] = ast.literal_eval(f"[{values}]")
+            space[name] = _values(ast.parse(f"[{values}]", mode="eval").body)
         except (ValueError, SyntaxError):
             raise ValueError(
-                f"space: {name}={values} are not constants; accepted: numbers, quoted strings, "
-                "None, True, False, and tuples of them, with commas between"
+                f"space: {name}={values} are not constants; accepted: numbers, dtypes, quoted "
+                "strings, None, True, False, and tuples of them, with commas between"
             ) from None
     return space
+
+
+def _values(node: ast.expr) -> Any:
+    """Return the value of a literal in which dtypes have the names of --shapes."""
+    if isinstance(node, ast.List):
+        return [_values(part) for part in node.elts]
+    if isinstance(node, ast.Tuple):
+        return tuple(_values(part) for part in node.elts)
+    if isinstance(node, ast.Name):
+        dtype = DTYPES.get(DTYPE_NAMES.get(node.id, node.id))
+        if dtype is not None:
+            return dtype
+    return ast.literal_eval(node)
 
 
 @commands.command("tune")
 @click.argument("name", metavar="FILE::KERNEL")
 @click.option("--space", required=True, help='Values by parameter: "TILES_M=1,2,4 TILES_N=1,2".')
+@click.option(
+    "--reference", metavar="FILE::FUNCTION", help="NumPy or torch; default: the defaults."
+)
 @click.option("--shapes", multiple=True, help='Other arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ...; trn2 by default.")
 @nki_option
@@ -69,6 +88,7 @@ def parse_space(text: str) -> dict[str, list[Any]]:
 def tune_command(
     name: str,
     space: str,
+    reference: str | None,
     shapes: tuple[str, ...],
     target: str | None,
     jobs: int | None,
@@ -79,10 +99,13 @@ def tune_command(
 ) -> int:
     """Rank the variants of KERNEL by predicted time.
 
-    A variant has one value of each parameter of --space. Variants with an error, and those longer
-    than --max-seconds, are dropped with the reason. Other arguments come from --shapes,
-    nkisim_examples(), annotations and defaults, as for `nkisim profile`. Exit status: 0 ranked,
-    1 no variant of a kernel is legal, 2 a mistake on the command line, 3 nothing was ranked.
+    A variant has one value of each parameter of --space, such as "TILES=1,2 DTYPE=bf16,f32".
+    Variants with an error, those longer than --max-seconds and those that compute something else
+    than --reference are dropped with the reason; without --reference, something else than the
+    kernel with its defaults. Other arguments come from --shapes,
+    nkisim_examples(), annotations and defaults, as for `nkisim profile`. Exit status: 0 ranked, 1
+    no variant of a kernel is legal and right, 2 a mistake on the command line, 3 nothing was
+    ranked.
     """
     file, kernel = split_name(name)
     if not kernel:
@@ -100,12 +123,14 @@ def tune_command(
             if report is not None:
                 require_writable(report)
         path = file.resolve()
-        with claimed_stdout() as stdout:
+        home = nullcontext() if reference is None else reference_of(reference, max_seconds)
+        with claimed_stdout() as stdout, home as function:
             for call in kernel_calls(path, kernel, {**first, **given}, max_seconds, notes):
                 ranking = tune(
                     call.kernel,
                     choices,
                     resolved,
+                    reference=function,
                     jobs=jobs or os.cpu_count() or 1,
                     file=path,
                     max_seconds=max_seconds,

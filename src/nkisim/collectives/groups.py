@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import Enum
 from typing import Any, NamedTuple
 
@@ -12,9 +12,10 @@ import numpy as np
 from nkisim.collectives import rules
 from nkisim.diagnostics import Place, Rule, flag, user_place
 from nkisim.machine import Core, Event, current_core
-from nkisim.memory import NkiTensor
+from nkisim.memory import NkiTensor, is_hbm
 from nkisim.objects import NKIObject
 from nkisim.spec.enums import engine as Engine
+from nkisim.versions.rules import is_off
 
 
 class rg_partition_op(Enum):
@@ -156,6 +157,7 @@ def exchange(
     core, member = at.core, at.core.member
     core.begin(shared=not per_core)
     place = user_place()
+    _check_moved(core, name, moved, place)
     _emit(at, name, moved, place, per_core)
     if member is None:
         take({at.rank: Contribution(name, _copies(bring()), signature, place)})
@@ -187,6 +189,53 @@ def exchange(
     if other is not None:
         member.count(("done", *kind))
         member.notify()
+
+
+def _check_moved(core: Core, name: str, moved: Moved, place: Place) -> None:
+    """Flag operands that a collective cannot have; those in HBM may be outputs: see below."""
+    found = []
+    for operand, tensors in zip(("srcs", "dsts"), moved, strict=True):
+        for i, tensor in enumerate(tensors):
+            part = f"{operand}[{i}]"
+            if tensor.origin.is_argument:
+                _refuse_io(name, part, tensor.name, "an argument of the kernel", place)
+            elif is_hbm(tensor.buffer):
+                found.append((part, tensor.life))
+                if not (tensor.life.name or is_off("C044")):
+                    why = f"{part} `{tensor.name}` was made without name="
+                    complain(
+                        rules.UNNAMED, name, why, "make it with nl.ndarray(..., name=...)", part
+                    )
+    core.exchanged.append((place, name, found))
+    alone = core.num_programs == 1 and core.lnc == 2
+    if alone and not is_hbm(moved[0][0].buffer):
+        why = "tensors are in SBUF, and the kernel is launched on one of the two cores of LNC 2"
+        complain(rules.REGION, name, why, "launch with kernel[2], or compile for LNC 1", "srcs")
+
+
+def check_exchanged(core: Core, returned: Collection[NkiTensor]) -> None:
+    """Flag the collectives of a finished core that read or wrote outputs of the kernel."""
+    outputs = {tensor.life for tensor in returned}
+    for place, name, operands in core.exchanged:
+        for part, life in operands:
+            if life in outputs:
+                _refuse_io(name, part, life.label, "an output of the kernel", place)
+
+
+def _refuse_io(name: str, part: str, label: str, what: str, place: Place) -> None:
+    reads = part.startswith("srcs")
+    flag(
+        rules.IO_TENSOR,
+        f"{name} {'reads' if reads else 'writes'} {part} `{label}`, {what}",
+        instruction=name,
+        operand=part,
+        seen=what,
+        allowed="a tensor that the kernel makes and does not return",
+        fix="copy it to a tensor of your own first, with nisa.dma_copy"
+        if reads
+        else "write a tensor of your own, and copy that with nisa.dma_copy",
+        place=place,
+    )
 
 
 def _emit(at: GroupRank, name: str, moved: Moved, place: Place, per_core: bool) -> None:

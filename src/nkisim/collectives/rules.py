@@ -125,8 +125,38 @@ SPLIT = _declare(
 REGION = declare(
     "C039",
     "collective-region",
-    "A list of all_reduce or all_gather mixes private and shared HBM, or one core uses shared HBM.",
-    "at LNC 1 sources are private, and destinations are shared only with NKI_LNC1_SHARED_HBM=1",
+    "A list of all_reduce or all_gather mixes private and shared HBM, or a kernel on one core has "
+    "a collective of shared HBM, or of SBUF where LNC is 2.",
+    "at LNC 1 sources are private, and destinations are shared only with NKI_LNC1_SHARED_HBM=1; at "
+    "LNC 2 the compiler finds no operand on the other core (NCC_ILLC059)",
+)
+IO_TENSOR = declare(
+    "C043",
+    "collective-io",
+    "A collective reads or writes an argument or an output of the kernel.",
+    "the compiler refuses it (NCC_INLA001, checkCollective)",
+)
+UNNAMED = declare(
+    "C044",
+    "collective-unnamed",
+    "A tensor in HBM that a collective reads or writes was made without a name.",
+    "users saw its allocation fail (NCC_IBIR440); other kernels without names ran",
+    severity="warning",
+)
+VARYING_SIZE = declare(
+    "C045",
+    "all-to-all-v-size",
+    "Without has_rdispls the destination of all_to_all_v is not as large as the sources of all "
+    "ranks.",
+    "users saw the runtime refuse to load the kernel",
+    severity="warning",
+)
+PLACED_IN_NODE = declare(
+    "C046",
+    "places-in-node",
+    "all_to_all_v has has_rdispls=True on a target where its groups must span nodes.",
+    "documented for groups of several nodes only; nkisim does not know the nodes of the ranks",
+    severity="warning",
 )
 PARTIAL_OVERLAP = _declare(
     "C032",

@@ -6,9 +6,9 @@ destination. Elements that no rank sends are unchanged.
 
 In NKI 0.3.0 the metadata has a column for every rank of the world and two to four rows. Row 2 is an
 input, and received runs are stored back to back. From 0.4.0 on the metadata has a column for every
-rank of the group and three rows, or four with the starts of received runs. Row 2 is an output,
-received runs are in slots of equal size, and the metadata may be in SBUF. Core 0 of a rank reads
-and writes the metadata.
+rank of the group and three or four rows. Row 2 is an output, row 3 is read with ``has_rdispls``
+only; otherwise received runs are in slots of equal size. The metadata may be in SBUF. Core 0 of a
+rank reads and writes the metadata.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from nkisim.machine import Core, NkiInstruction, current_core, handle_of
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import at as by_version
-from nkisim.versions import in_force
+from nkisim.versions import in_force, since
 
 _RANKS_OF_A_DEVICE = 4  # each rank has two cores
 
@@ -87,8 +87,7 @@ class Layout(NamedTuple):
     def rows(self, known: bool, placed: bool) -> tuple[int, int]:
         """Return the smallest and the largest number of rows of the metadata."""
         if self.grouped:
-            rows = 4 if placed else 3
-            return rows, rows
+            return 4 if placed else 3, 4  # row 3 is ignored without placed
         return 4 if placed else 3 if known else 2, 4
 
 
@@ -140,8 +139,7 @@ _GATHER = Layout(True, _of_one_device)
 _ALL_TO_ALL = {
     "0.4.0": Layout(True, _of_switches),
     "0.6.0": Layout(True, _placed_on_switches),
-    # has_rdispls needs groups that span nodes; the ranks of a node are not known here.
-    "0.7.0": Layout(True, _of_switches),
+    "0.7.0": Layout(True, _of_switches),  # and C046 for has_rdispls
 }
 
 
@@ -349,9 +347,10 @@ def _row_views(call: Call, layout: Layout, columns: int) -> list[NkiTensor]:
     least, most = layout.rows(call.known, call.placed)
     metadata, shape = call.metadata, call.metadata.shape
     in_sbuf = metadata.buffer is MemoryRegion.sbuf
-    wanted = f"({least}, {columns})"
+    rows = str(least) if least == most else f"{least} to {most}"
+    wanted = f"({rows}, {columns})"
     if layout.grouped:
-        wanted += f" in HBM, (1, {least}, {columns}) in SBUF"
+        wanted += f" in HBM, (1, {rows}, {columns}) in SBUF"
     rank = 3 if in_sbuf and layout.grouped else 2
     legal = len(shape) == rank and least <= shape[-2] <= most and shape[-1] == columns
     legal = (
@@ -389,9 +388,11 @@ def _metadata(call: Call, layout: Layout) -> tuple[list[NkiTensor], Callable[[],
     """Return the rows of the metadata and a function that reads them, after the checks."""
     for fault in layout.limits(call):
         complain(rules.VARYING_LIMIT, call.name, fault.why, fault.fix, fault.operand)
+    if call.name.startswith("all_to_all_v") and since("0.7.0"):
+        _check_placement(call)
     columns = call.size if layout.grouped else world(call.at.core)[1]
     rows = _row_views(call, layout, columns)
-    used = [i for i in range(len(rows)) if i != 2 or not layout.grouped]
+    used = [0, 1, *((3,) if call.placed else ())] if layout.grouped else range(len(rows))
 
     def read_rows() -> Array:
         meta = np.zeros((4, columns), np.int64)
@@ -400,6 +401,18 @@ def _metadata(call: Call, layout: Layout) -> tuple[list[NkiTensor], Callable[[],
         return meta
 
     return rows, read_rows
+
+
+def _check_placement(call: Call) -> None:
+    """Flag places within a node, and without places a destination that is not ranks times src."""
+    src, dst, size = call.src, call.dst, call.size
+    if call.placed and call.at.core.generation.number < 4:
+        fix = "leave has_rdispls out, unless every group has ranks of several nodes"
+        complain(rules.PLACED_IN_NODE, call.name, "has_rdispls is True", fix, "has_rdispls")
+    elif not call.placed and dst.size != size * src.size:
+        why = f"dsts[0] has {dst.size} elements, not {size} ranks times {src.size} of srcs[0]"
+        fix = f"make the destination of {size * src.size} elements"
+        complain(rules.VARYING_SIZE, call.name, why, fix, "dsts[0]")
 
 
 def _transfer(

@@ -7,6 +7,7 @@ import inspect
 import linecache
 import os
 from collections.abc import Iterator
+from contextvars import ContextVar
 from functools import lru_cache
 from pathlib import Path
 from types import CodeType, FrameType, TracebackType
@@ -41,10 +42,52 @@ class Place(NamedTuple):
         return where
 
 
+class Position(NamedTuple):
+    """Where a kernel's code is.
+
+    Attributes:
+        place: The innermost line outside this package.
+        around: The loops that it is in, as ``loops_around`` yields them.
+    """
+
+    place: Place
+    around: tuple[tuple[str, int, str, int], ...] = ()
+
+
+REPLAYED: ContextVar[Position | None] = ContextVar("nkisim_replayed", default=None)
+"""The position of the recorded operation that is replayed in this context.
+
+It takes the place of the frames of the user's code, which a replay does not have.
+"""
+
+
 def user_place() -> Place:
     """Return the innermost line outside this package, with its loop indices."""
+    if (replayed := REPLAYED.get()) is not None:
+        return replayed.place
     frame = _user_frame()
     return Place(frame.f_code.co_filename, frame.f_lineno, _loop_indices(frame, frame.f_lineno))
+
+
+def user_position() -> Position:
+    """Return the innermost line outside this package, and the loops around it."""
+    if (replayed := REPLAYED.get()) is not None:
+        return replayed
+    frame: FrameType | None = _user_frame()
+    assert frame is not None
+    file, line, loops = frame.f_code.co_filename, frame.f_lineno, None
+    around: list[tuple[str, int, str, int]] = []
+    while frame is not None and not _is_own(frame):
+        name = frame.f_code.co_filename
+        if enclosing := _loops_at(name, frame.f_lineno):
+            values = frame.f_locals  # each access copies all variables
+            for header, _, _, target in reversed(enclosing):
+                if isinstance(value := values.get(target), int):
+                    around.append((name, header, target, int(value)))
+        if loops is None:
+            loops = tuple((target, value) for *_, target, value in reversed(around))
+        frame = frame.f_back
+    return Position(Place(file, line, loops or ()), tuple(around))
 
 
 def raised_at(error: BaseException) -> Place | None:
@@ -58,6 +101,8 @@ def raised_at(error: BaseException) -> Place | None:
 
 def user_line() -> tuple[str, int]:
     """Return file and line of the innermost line outside this package; faster than a place."""
+    if (replayed := REPLAYED.get()) is not None:
+        return replayed.place[:2]
     frame = inspect.currentframe()  # inlined _user_frame: called for every allocation
     while frame is not None and (file := frame.f_code.co_filename).startswith(_PACKAGE):
         frame = frame.f_back
@@ -73,8 +118,8 @@ def _user_frame() -> FrameType:
 
 
 def user_locals() -> dict[str, Any]:
-    """Return the variables of the user's function that is running."""
-    return dict(_user_frame().f_locals)
+    """Return the variables of the user's function that is running; none in a replay."""
+    return {} if REPLAYED.get() is not None else dict(_user_frame().f_locals)
 
 
 def assigned_name(file: str, line: int) -> str:
@@ -135,6 +180,17 @@ def repeats_while() -> bool:
     file, line = user_line()
     source = _text(file)
     return not source or line in _conditions(source, (ast.While,))
+
+
+def leaves_while() -> bool:
+    """Return whether the user's line is the condition of a ``while`` that has a ``break``."""
+    file, line = user_line()
+    return any(
+        isinstance(part, ast.Break)
+        for node in _nodes(_text(file))
+        if isinstance(node, ast.While) and node.lineno == line
+        for part in ast.walk(node)
+    )
 
 
 def called_by_user() -> bool:
@@ -244,21 +300,29 @@ def _is_own(frame: FrameType) -> bool:
     return frame.f_code.co_filename.startswith(_PACKAGE)
 
 
-def loops_around() -> Iterator[tuple[str, int, str, int]]:
+def loops_around() -> tuple[tuple[str, int, str, int], ...]:
     """Return the loops that the user's code is in, innermost first: file, header, name, value.
 
     Includes the calling functions of the user, up to the first frame of this package.
     """
+    return user_position().around
+
+
+def outermost_loop() -> tuple[ast.For, dict[str, Any]] | None:
+    """Return the outermost loop around the user's code, and the names that its header can read."""
     frame: FrameType | None = _user_frame()
+    found = None
     while frame is not None and not _is_own(frame):
-        file = frame.f_code.co_filename
-        around = _loops_at(file, frame.f_lineno)
-        if around:
-            values = frame.f_locals
-            for header, _, _, name in reversed(around):
-                if isinstance(value := values.get(name), int):
-                    yield file, header, name, int(value)
+        for node in _nodes(_text(frame.f_code.co_filename)):  # outer nodes first
+            if isinstance(node, ast.For) and frame.f_lineno in _body_lines(node):
+                found = node, {**frame.f_globals, **frame.f_locals}
+                break
         frame = frame.f_back
+    return found
+
+
+def _body_lines(loop: ast.For) -> range:
+    return range(loop.body[0].lineno, (loop.end_lineno or loop.lineno) + 1)
 
 
 def _loop_indices(frame: FrameType, line: int) -> tuple[tuple[str, int], ...]:

@@ -217,10 +217,14 @@ class Ledger:
 
     def relative_to(self, folder: str) -> None:
         """Make the paths of files below a folder relative to it."""
+        self.renamed(folder.rstrip(os.sep) + os.sep, "")
+
+    def renamed(self, old: str, new: str) -> None:
+        """Replace the beginning of the paths that begin with ``old``."""
 
         def short(file: str) -> str:
-            name = file.removeprefix(folder.rstrip(os.sep) + os.sep)
-            linecache.checkcache(name)  # the relative name may be cached for a file elsewhere
+            name = new + file.removeprefix(old) if file.startswith(old) else file
+            linecache.checkcache(name)  # the new name may be cached for a file elsewhere
             return name
 
         for finding in (*self._found.values(), *self.fixed):
@@ -228,14 +232,13 @@ class Ledger:
             finding.place = place._replace(file=short(place.file))
             if rewrite is not None:
                 finding.rewrite = rewrite._replace(file=short(rewrite.file))
-            finding.notes = tuple(note.replace(folder + os.sep, "") for note in finding.notes)
-            finding.fix = finding.fix.replace(folder + os.sep, "")
+            finding.notes = tuple(note.replace(old, new) for note in finding.notes)
+            finding.fix = finding.fix.replace(old, new)
         for record in self.kernels.values():
             record.place = record.place._replace(file=short(record.place.file))
-            record.hint = record.hint.replace(folder + os.sep, "")
+            record.hint = record.hint.replace(old, new)
             record.stopped = {
-                target: reason.replace(folder + os.sep, "")
-                for target, reason in record.stopped.items()
+                target: reason.replace(old, new) for target, reason in record.stopped.items()
             }
 
     def fails(self, at: FailOn = "error", besides: Collection[str] = ()) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import linecache
 import traceback
 from collections.abc import Iterator, Mapping
@@ -86,6 +87,24 @@ class BadExamples(Exception):
         self.line = line
 
 
+def program_call(file: Path, shapes: Shapes) -> tuple[KernelCall, str]:
+    """Return the call of a saved program, with values for its arrays, and its target.
+
+    Raises:
+        ValueError: The file has no program, or ``shapes`` names arguments: a program has its own.
+    """
+    from nkisim.program import Program
+    from nkisim.program.calls import arguments_without_values
+    from nkisim.trials import Arguments
+    from nkisim.trials.arguments import given
+
+    if shapes:
+        raise ValueError(f"--shapes: {file.name} is a program, which has its own arguments")
+    program = Program.from_bytes(file.read_bytes())
+    drawn = given(Arguments(arguments_without_values(program), {}))
+    return KernelCall(program.kernel, Program.load(program), *drawn), program.target
+
+
 def run_kernels(
     source: SourceFile, settings: CheckSettings, found: Ledger, records: Mapping[str, KernelRecord]
 ) -> bool:
@@ -137,7 +156,7 @@ def _run_all(
         broken = True
         _add_broken(found, file, str(error), error.line)
     for call in calls:
-        _run(call, file, settings, found)
+        run_call(call, file, settings, found)
     called = {call.name for call in calls}
     for kernel in (kernel for kernel in kernels if kernel.name not in called):
         made, missing = generated_call(module, kernel, settings.shapes)
@@ -148,7 +167,7 @@ def _run_all(
             record.note = f"{kernel.name} is not a name of the module"
             record.hint = f"define {EXAMPLES}() in {file}"
         else:
-            _run(made.on(source.grid), file, settings, found)
+            run_call(made.on(source.grid), file, settings, found)
     return broken
 
 
@@ -214,7 +233,7 @@ def with_shapes(call: KernelCall, shapes: Shapes) -> KernelCall:
     args, kwargs = call.kernel.arguments(call.args, call.kwargs)
     names = argument_names(parameters, len(args))
     args = tuple(given.pop(name, value) for name, value in zip(names, args, strict=True))
-    kernel = Kernel(call.kernel.function, call.kernel.cores)
+    kernel = dataclasses.replace(call.kernel, bound=((), {}))
     expected = call.expected if callable(call.expected) else None
     return KernelCall(call.name, kernel, args, {**kwargs, **given}, expected)
 
@@ -277,7 +296,8 @@ def _note_missing(
         )
 
 
-def _run(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -> None:
+def run_call(call: KernelCall, file: Path, settings: CheckSettings, found: Ledger) -> None:
+    """Check a call on all targets of the settings, and add what was found."""
     place = definition_place(call.kernel.function)
     for target in settings.targets:
         options = SimOptions(
@@ -322,20 +342,20 @@ def _wrong_results(
     call: KernelCall, start: Arguments, outputs: Any, place: Place
 ) -> Iterator[Finding]:
     """Yield a finding if a kernel's results are not the expected ones."""
-    from nkisim.trials.comparison import Reference, Refused, compared
+    from nkisim.trials.comparison import Expected
+    from nkisim.trials.references import Reference, Refused
     from nkisim.trials.running import arrays_of
 
-    reference = Reference(call.expected) if callable(call.expected) else None
+    known = call.expected
     try:
-        expected = arrays_of(call.expected) if reference is None else reference(start)
-        results = compared(arrays_of(outputs), expected, start, reference, 0)
+        expected = Expected(Reference(known) if callable(known) else arrays_of(known), start)
+        results = expected.compared(arrays_of(outputs))
     except Refused as error:
         text = f"the function of expected results raised {error}"
         yield Finding(BROKEN_FILE, text, place, fix="correct the function")
         return
     if not results.passed:
-        fix = f"correct the kernel; the tolerance is {results.relative:.1e} of size and condition"
-        yield Finding(WRONG_RESULT, f"{call.name}: {results}", place, fix=fix)
+        yield Finding(WRONG_RESULT, f"{call.name}: {results}", place, fix="correct the kernel")
 
 
 def where_raised(error: BaseException) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import linecache
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 from nkisim.checks import file_findings, source_rules
@@ -18,10 +19,13 @@ from nkisim.filecheck.calls import (
     SourceFile,
     example_calls,
     generated_call,
+    program_call,
+    run_call,
     run_kernels,
 )
 from nkisim.filecheck.modules import imported, time_limit
 from nkisim.filecheck.settings import BROKEN_FILE, NOT_RUN, UNUSED_IGNORE, CheckSettings
+from nkisim.files import PROGRAM_SUFFIX
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import in_force
 
@@ -79,6 +83,10 @@ def check_files(
     for file, kernel in wanted:
         name, grid = named_kernel(kernel)
         file = file.resolve()
+        if file.suffix == PROGRAM_SUFFIX:
+            call, target = program_call(file, settings.shapes)
+            run_call(call, file, replace(settings, targets=(target,)), ledger)
+            continue
         try:
             sources.append(SourceFile(file, *file_findings(str(file), name or None), name, grid))
         except (SyntaxError, OSError) as error:
@@ -171,6 +179,9 @@ def kernel_calls(
         max_seconds: Limit of the import, and of the examples.
         notes: Gets a line for each kernel without arguments, with what is missing.
     """
+    if file.suffix == PROGRAM_SUFFIX:
+        yield program_call(file, shapes)[0]
+        return
     selected, grid = named_kernel(kernel)
     source = SourceFile(file, *file_findings(str(file), selected or None), selected, grid)
     check_shape_names([source], shapes)

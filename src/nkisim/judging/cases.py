@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -25,41 +25,62 @@ class Case(NamedTuple):
     Attributes:
         name: What is special about them.
         arguments: The arguments.
-        required: Whether the case counts even if the kernel refuses it.
+        signature: Number of its shapes: 0 for those given, which the kernel must take.
     """
 
     name: str
     arguments: Arguments
-    required: bool
+    signature: int
 
 
 def cases_of(
-    given: Arguments, seed: int, *, hostile: bool, shapes: bool, nonfinite: bool
+    given: Arguments,
+    seed: int,
+    signatures: Sequence[dict[int, int]],
+    *,
+    hostile: bool,
+    nonfinite: bool,
 ) -> Iterator[Case]:
     """Yield the cases of one given call, those that a right kernel must pass first.
 
     Args:
         given: The arguments of the call.
         seed: Seed of all values.
+        signatures: Result of ``signatures_of``.
         hostile: Whether to add values that are hard on arithmetic.
-        shapes: Whether to add other shapes.
         nonfinite: Whether to add values that are not finite.
     """
-    yield Case(AS_GIVEN, given, True)
-    yield Case("fresh values", fresh(given, -1.0, seed=(seed, 0)), True)
-    yield Case("fresh values again", fresh(given, 0.25, seed=(seed, 1)), True)
+    yield Case(AS_GIVEN, given, 0)
+    yield Case("fresh values", fresh(given, -1.0, seed=(seed, 0)), 0)
+    yield Case("fresh values again", fresh(given, 0.25, seed=(seed, 1)), 0)
     if hostile:
         for name, values in _HOSTILE.items():
             if name != "infinities" or nonfinite:
-                yield Case(name, _with_values(given, values, seed), True)
-    if shapes:
-        for extents in _extents(given):
+                yield Case(name, _with_values(given, values, seed), 0)
+    for number, extents in enumerate(signatures):
+        if extents:
             name = ", ".join(f"{new} in place of {old}" for old, new in extents.items())
-            yield Case(name, fresh(given, -1.0, extents, (seed, 2)), False)
+            yield Case(name, fresh(given, -1.0, extents, (seed, 2)), number)
 
 
-def _extents(given: Arguments) -> list[dict[int, int]]:
-    """Return replacements of extents: others as trials make them, tails, and one row."""
+def without_values(given: Arguments, extents: dict[int, int]) -> Arguments:
+    """Return arguments whose arrays have other extents in place of some, and no values."""
+
+    def empty(_: str, array: np.ndarray) -> np.ndarray:
+        shape = tuple(extents.get(extent) or extent for extent in array.shape)
+        return np.broadcast_to(np.zeros((), array.dtype), shape)
+
+    return given.changed(empty)
+
+
+def signatures_of(given: Arguments, *, shapes: bool) -> list[dict[int, int]]:
+    """Return the replacements of extents that make the other shapes of one given call.
+
+    The first is empty, for the given shapes; ``shapes`` is whether to add others: those that trials
+    make, tails, and one row.
+    """
+    if not shapes:
+        return [{}]
     found = list(other_shapes(given))
     sizes: set[int] = set()
 
@@ -72,7 +93,7 @@ def _extents(given: Arguments) -> list[dict[int, int]]:
         found += [{extent: n} for n in (extent - 1, extent + 1, 1) if 0 < n != extent]
     distinct = [e for i, e in enumerate(found) if e not in found[:i]]
     turns = sorted(distinct, key=lambda e: [o for o in distinct if [*o] == [*e]].index(e))
-    return turns[:_MOST_SHAPES]
+    return [{}, *turns[:_MOST_SHAPES]]
 
 
 def _with_values(

@@ -1,7 +1,7 @@
 """A process of its own for the code of others, with limits, that answers messages.
 
-    with Child("nkisim.judging.answers", Limits(seconds=60)) as child:
-        reply = child.ask({"do": "load", "file": path})
+    with Child("nkisim.judging.replaying", Limits(seconds=60)) as child:
+        reply = child.ask({"do": "load", "programs": [], "files": [], "options": {}})
 
 The module that is named has a function ``answer(message) -> reply``; both are plain values and
 arrays, as ``nkisim.judging.wire`` sends them. It is imported in the child, which has
@@ -30,7 +30,10 @@ import sys
 import time
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Literal, Self
+
+import numpy as np
 
 from nkisim.judging.wire import receive, send
 
@@ -73,6 +76,22 @@ _BOOT = (
 )
 
 
+_LIBRARIES = tuple(
+    os.path.realpath(folder)
+    for folder in (
+        os.path.dirname(os.__file__),
+        os.path.dirname(os.path.dirname(np.__file__)),
+        Path(__file__).parents[2],
+    )
+)
+
+
+def _path() -> list[str]:
+    """Return the folders of modules; a file next to a kernel cannot hide a library."""
+    found = [os.path.abspath(folder) for folder in sys.path if folder]
+    return sorted(found, key=lambda folder: not os.path.realpath(folder).startswith(_LIBRARIES))
+
+
 @dataclass(slots=True)
 class Child:
     """A child process; a context, at whose end nothing of it is left.
@@ -96,7 +115,7 @@ class Child:
         self._deadline = time.monotonic() + self.limits.seconds
         self._channel, other = socket.socketpair()
         given = {
-            "path": [os.path.abspath(path) for path in sys.path if path],
+            "path": _path(),
             "module": self.module,
             "descriptor": other.fileno(),
             "limits": asdict(self.limits),

@@ -1,68 +1,28 @@
 """``nkisim.judge``: is a kernel legal, right and fast, by a judge that it cannot change.
 
-The parent reads the source, draws inputs, has the reference, compares and decides. The kernel's own
-code runs in a child process only, which gets arrays and sends arrays.
+The kernel is recorded as programs in a process that has no input (``author``), and the programs are
+replayed in another one that never imports its file (``replaying``). The parent reads the source,
+draws inputs once the programs are fixed, has the reference, compares and decides.
 """
 
 from __future__ import annotations
 
-import secrets
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from numpy import ndarray as Array
-
 from nkisim.api import as_kernel
 from nkisim.arch import resolve_target
-from nkisim.checks import file_findings
-from nkisim.filecheck import BROKEN_FILE, parse_shapes
-from nkisim.filecheck.arguments import shapes_hint, without_value
-from nkisim.filecheck.calls import SourceFile
-from nkisim.filecheck.files import check_shape_names, named_kernel
-from nkisim.judging.cases import AS_GIVEN, Case, cases_of
-from nkisim.judging.child import Child, Ended, Limits
-from nkisim.judging.reading import read_file
-from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
-from nkisim.profiling.text import duration
-from nkisim.rewriting import SourceError, SourceText, drafts
-from nkisim.runs.host import definition_place, described
-from nkisim.suggestions import complete
-from nkisim.trials import Arguments
-from nkisim.trials.comparison import Reference, Refused, compared
-from nkisim.trials.running import arrays_of
-from nkisim.versions import NKI_VARIABLE, chosen, judged_by
-
-_LEAST_GAIN = 0.02
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Settings:
-    """What a verdict depends on besides the kernel and the reference.
-
-    Attributes:
-        target: Generation or instance; None as for ``simulate``.
-        nki: NKI version; None as for ``simulate``.
-        limits: Limits of the child process.
-        tolerance: Relative tolerance; None derives it from types and sums.
-        hostile: Whether to try values that are hard on arithmetic.
-        shapes: Whether to try shapes that were not given.
-        nonfinite: Whether to try infinities.
-        advice: Whether to search for faster code.
-        seed: Seed of all values; None draws one.
-    """
-
-    target: str | None = None
-    nki: str | None = None
-    limits: Limits = field(default_factory=Limits)
-    tolerance: float | None = None
-    hostile: bool = True
-    shapes: bool = True
-    nonfinite: bool = False
-    advice: bool = True
-    seed: int | None = None
+from nkisim.files import PROGRAM_SUFFIX
+from nkisim.judging.child import Ended, Limits
+from nkisim.judging.settings import Settings
+from nkisim.judging.trial import Trial
+from nkisim.judging.verdict import Verdict
+from nkisim.runs.host import definition_place
+from nkisim.trials.references import Reference
+from nkisim.versions import chosen
 
 
 def judge(
@@ -79,8 +39,8 @@ def judge(
         reference: A function of NumPy or torch with the kernel's parameters; its inputs are cast up
             to float64.
         seconds: Wall time after which the verdict is ``"time"``.
-        **options: Fields of ``Settings``: ``target``, ``nki``, ``tolerance``, ``hostile``,
-            ``shapes``, ``nonfinite``, ``advice``, ``seed``, ``limits``.
+        **options: Fields of ``Settings``: ``target``, ``nki``, ``tolerance``, ``out_dtype``,
+            ``hostile``, ``shapes``, ``nonfinite``, ``advice``, ``seed``, ``limits``.
 
     Raises:
         ValueError: The kernel is in no file, or the file does not have it.
@@ -117,291 +77,33 @@ def verdict_on(
     reference: Callable[..., Any] | Callable[[], Callable[..., Any]],
     settings: Settings,
     cases: Sequence[Any] = (),
-    *,
-    reference_file: Path | None = None,
 ) -> Verdict:
     """Return the verdict on a kernel of a file.
 
     Args:
-        file: The file.
+        file: The file, or a saved program.
         kernel: Name of the kernel; None for the only one.
         reference: The reference.
         settings: The settings.
         cases: The cases, as for ``judge``.
-        reference_file: The file of the reference, which the kernel's file must not import.
 
     Raises:
         ValueError: The file has no such kernel, or several and none is named.
     """
     start = time.monotonic()
     target, nki = resolve_target(settings.target).name, chosen(settings.nki)
-    seed = secrets.randbits(32) if settings.seed is None else settings.seed
-    found = Verdict(kernel=kernel or "", file=str(file), target=target, nki=nki, seed=seed)
-    trial = _Trial(found, settings, Reference(reference))
+    found = Verdict(kernel=kernel or "", file=str(file), target=target, nki=nki)
+    found.seed = settings.seed or 0  # else drawn once the programs are fixed
+    trial = Trial(found, settings, Reference(reference))
     try:
-        trial.read(file, kernel, reference_file)
-        if not found.faults:
-            trial.run(cases)
+        if file.suffix == PROGRAM_SUFFIX:
+            trial.run_program(file, cases)
+        else:
+            trial.read(file, kernel)
+            if not found.faults:
+                trial.run(cases)
     except Ended as ended:
         trial.note_end(ended)
     trial.decide()
     found.seconds = time.monotonic() - start
     return found
-
-
-class _Trial:
-    """The making of one verdict."""
-
-    def __init__(self, verdict: Verdict, settings: Settings, reference: Reference) -> None:
-        self.verdict = verdict
-        self.settings = settings
-        self.reference = reference
-        self._texts: dict[Path, SourceText] = {}
-        self._written = 0  # bytes of the results of the first case
-        self._source: SourceFile
-
-    # -- legal: the source -------------------------------------------------------------------------
-
-    def read(self, file: Path, kernel: str | None, reference_file: Path | None) -> None:
-        """Read the source: its rules, and what it does besides defining things."""
-        verdict = self.verdict
-        name, _ = named_kernel(kernel)
-        try:
-            self._texts, hazards = read_file(file, reference_file)
-            with drafts(self._texts), judged_by(verdict.nki):
-                kernels, findings = file_findings(str(file), name or None)
-                complete(findings)
-        except (SyntaxError, SourceError) as error:
-            line = getattr(error, "lineno", None) or 1
-            self._fault(BROKEN_FILE.id, f"the file cannot be parsed: {error}", str(file), line)
-            return
-        if len(kernels) != 1:
-            names = ", ".join(k.name for k in kernels) or "none with @nki.jit"
-            raise ValueError(f"kernel: name one of {file.name}: {names}")
-        if kernel is None:
-            verdict.kernel = kernels[0].name
-        self._source = SourceFile(file, kernels, [], name, None)
-        for finding in findings:
-            self._note(finding.to_dict())
-        for hazard in hazards:
-            self._fault("hazard", *hazard)
-
-    # -- right: the runs ---------------------------------------------------------------------------
-
-    def run(self, cases: Sequence[Any]) -> None:
-        """Run the kernel in a child process on all cases, and predict its time."""
-        verdict = self.verdict
-        settings = self.settings
-        kinds = {name: getattr(settings, name) for name in ("hostile", "shapes", "nonfinite")}
-        environment = {NKI_VARIABLE: verdict.nki}
-        with Child("nkisim.judging.answers", settings.limits, environment) as child:
-            given = self._loaded(child, cases)
-            for number, arguments in enumerate(given):
-                for case in cases_of(arguments, verdict.seed + number, **kinds):
-                    self._try(child, case)
-                    if verdict.faults:
-                        return
-            if any(case.counted for case in verdict.cases):
-                self._predict(child, given[0])
-
-    def _loaded(self, child: Child, cases: Sequence[Any]) -> list[Arguments]:
-        """Return the cases; none, with a fault or an advice, if there are none."""
-        verdict = self.verdict
-        texts = [case for case in cases if isinstance(case, str)]
-        arrays = [_arguments(case) for case in cases if not isinstance(case, str)]
-        shapes: dict[str, Any] = {}
-        for text in texts:  # raises here, and not in the child
-            shapes |= parse_shapes(text)
-        check_shape_names([self._source], shapes)
-        reply = child.ask(
-            {
-                "do": "load",
-                "file": verdict.file,
-                "kernel": verdict.kernel,
-                "texts": {str(file): source.text for file, source in self._texts.items()},
-                "shapes": texts,
-                "examples": not arrays,
-                "options": {"target": verdict.target, "nki": verdict.nki},
-            }
-        )
-        if self._is_patched(reply):
-            return []
-        if "problem" in reply:
-            self._fault("import", _quoted(reply["problem"]), verdict.file, int(reply["line"]))
-            return []
-        found = arrays + [Arguments(tuple(args), kwargs) for args, kwargs in reply["cases"]]
-        if not found:
-            (kernel,) = self._source.kernels
-            hint = shapes_hint(kernel, without_value(kernel, shapes))
-            text = f'no arguments: give --shapes "{hint}", or define nkisim_examples()'
-            verdict.advice = {"kind": "arguments", "text": text, "code": ""}
-        return found
-
-    def _try(self, child: Child, case: Case) -> None:
-        """Run one case and compare its results."""
-        verdict = self.verdict
-        text = ", ".join(_described(case.arguments))
-        try:
-            expected = self.reference(case.arguments)
-        except Refused as refused:
-            if case.name == AS_GIVEN:
-                raise ValueError(f"reference: {refused}") from refused
-            note = f"the reference refuses it: {refused}"
-            verdict.cases.append(CaseResult(case.name, text, False, False, note[:200]))
-            return
-        call = case.arguments._asdict()
-        reply = child.ask({"do": "run", **call, "thorough": case.name == AS_GIVEN})
-        if self._is_patched(reply):
-            return
-        if reply["refused"] and not case.required:
-            note = f"refused: {_quoted(reply['refused'])}"
-            verdict.cases.append(CaseResult(case.name, text, False, False, note))
-            return
-        raised, stopped = reply["raised"], reply["stopped"]
-        for finding in reply["findings"]:
-            self._note(finding)
-        if raised:
-            self._fault("stopped", _quoted(raised["text"]), verdict.file, int(raised["line"]))
-        elif stopped and not verdict.faults:
-            self._fault("stopped", _quoted(stopped))
-        self._differs(reply)
-        if reply["changed"]:
-            self._fault("input", "changes an argument that it does not return")
-        if verdict.faults:
-            verdict.cases.append(CaseResult(case.name, text, True, False, verdict.error or ""))
-        else:
-            verdict.cases.append(self._compared(child, case, text, reply["outputs"], expected))
-
-    def _compared(
-        self, child: Child, case: Case, text: str, outputs: list[Array], expected: list[Array]
-    ) -> CaseResult:
-        """Return the comparison of a case, with a fault if its results are wrong."""
-        self._written = self._written or sum(array.nbytes for array in outputs)
-        seed, tolerance = self.verdict.seed, self.settings.tolerance
-        found = compared(outputs, expected, case.arguments, self.reference, seed, tolerance)
-        file, line = "", 0
-        element = {"output": found.output, "index": list(found.index)}
-        if not found.passed:
-            if not found.problem:
-                file, line = child.ask({"do": "writer", **element}) or ("", 0)
-            self._fault("result", f"{case.name}: {found}", file, line)
-        values = {"got": found.got, "expected": found.expected, "file": file, "line": line}
-        return CaseResult(
-            name=case.name,
-            arguments=text,
-            counted=True,
-            passed=found.passed,
-            note=found.problem,
-            ulps=found.ulps,
-            norm=found.norm,
-            tolerance=found.relative,
-            wrong=found.wrong,
-            worst=None if found.problem else element | values,
-        )
-
-    # -- fast, next --------------------------------------------------------------------------------
-
-    def _predict(self, child: Child, given: Arguments) -> None:
-        """Add the predicted time, and the advice that gains most."""
-        verdict = self.verdict
-        call = given._asdict()
-        reply = child.ask({"do": "profile", **call, "advice": self.settings.advice})
-        if self._is_patched(reply) or self._differs(reply):
-            return
-        fast = verdict.fast = dict(reply["times"])
-        work = fast["latency_us"] - fast["fixed_us"]
-        fast["of_shape_us"] = min(fast["bound_us"], work)
-        fast["of_kernel_us"] = max(work - fast["bound_us"], 0.0)
-        fast["least_bytes"] = self._least_bytes(given)
-        least = _LEAST_GAIN * fast["latency_us"]
-        gains = [piece for piece in reply["advice"] if (piece["gain_us"] or 0) > least]
-        if gains:
-            best = max(gains, key=lambda piece: float(piece["gain_us"]))
-            text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
-            kept = {key: best[key] for key in ("rule", "code", "gain_us", "change")}
-            verdict.advice = {"kind": "advice", "text": text, **kept}
-
-    def _least_bytes(self, given: Arguments) -> int:
-        """Return the bytes of the arguments, each read once, and of the results."""
-        arrays = [a for a in arrays_of((given.args, given.kwargs)) if a.dtype != object]
-        return sum(a.nbytes for a in arrays if a.ndim) + self._written
-
-    # -- faults ------------------------------------------------------------------------------------
-
-    def note_end(self, ended: Ended) -> None:
-        """Add the fault for which the child ended."""
-        kind = {"refused": "guard", "raised": "stopped"}.get(ended.reason, ended.reason)
-        place = (str(ended.data.get("file", "")), int(ended.data.get("line") or 0))
-        self._fault(kind, _quoted(str(ended)), *place)
-
-    def _is_patched(self, reply: Mapping[str, Any]) -> bool:
-        if reply.get("broken"):
-            self._fault("patched", f"{_quoted(reply['broken'])} is not what it was")
-        return bool(reply.get("broken"))
-
-    def _differs(self, reply: Mapping[str, Any]) -> bool:
-        """Return whether a run has other instructions than the first of its kind, with a fault."""
-        if reply["differs"] is not None:
-            what, file, line = reply["differs"]
-            text = f"depends on values at trace time, or on earlier calls: {what}"
-            self._fault("trace-time", text, file, int(line))
-        return reply["differs"] is not None
-
-    def _note(self, finding: Mapping[str, Any]) -> None:
-        """Add a finding, and the fault that it is if it is an error."""
-        known = [(f["rule"], f["file"], f["line"]) for f in self.verdict.findings]
-        if (finding["rule"], finding["file"], finding["line"]) in known:
-            return
-        self.verdict.findings.append(dict(finding))
-        if finding["severity"] == "error":
-            self._fault(finding["rule"], finding["message"], finding["file"], finding["line"])
-
-    def _fault(self, kind: str, text: str, file: str = "", line: int = 0) -> None:
-        self.verdict.faults.append(Fault(kind, text, file, line))
-
-    def decide(self) -> None:
-        """Decide on the outcome, and on what to do next."""
-        verdict = self.verdict
-        kinds = [fault.kind for fault in verdict.faults]
-        if "time" in kinds:
-            verdict.outcome = "time"
-        elif kinds:
-            verdict.outcome = "wrong" if OF_RESULTS.issuperset(kinds) else "refused"
-        elif any(case.counted for case in verdict.cases):
-            verdict.outcome = "right"
-        if kinds:
-            verdict.advice = self._fix()
-
-    def _fix(self) -> dict[str, Any]:
-        """Return the fix of the first error, or the place of the first wrong element."""
-        verdict = self.verdict
-        fault = verdict.faults[0]
-        for finding in verdict.findings:
-            if finding["rule"] == fault.kind and finding["line"] == fault.line:
-                text = f"line {fault.line}: {finding['fix'] or finding['message']}"
-                code = (finding["rewrite"] or {"code": ""})["code"]
-                return {"kind": "fix", "text": text, "code": code}
-        where = f"{Path(fault.file).name}:{fault.line}: " if fault.line else ""
-        return {"kind": "fault", "text": f"{where}{fault.text}", "code": ""}
-
-
-def _arguments(case: Any) -> Arguments:
-    """Return a case of the caller as arguments."""
-    if isinstance(case, Mapping):
-        return Arguments((), dict(case))
-    if isinstance(case, tuple):
-        return Arguments(case, {})
-    raise TypeError(
-        f"case: got {type(case).__name__}; accepted: a tuple or a dict of the kernel's arguments, "
-        'or a text such as "x=bf16[128,512]"'
-    )
-
-
-def _described(arguments: Arguments) -> list[str]:
-    named = [f"{name}={described(value)}" for name, value in arguments.kwargs.items()]
-    return [*map(described, arguments.args), *named]
-
-
-def _quoted(text: Any) -> str:
-    """Return a text of the kernel as data: one line of printable characters, in quotes."""
-    return repr(str(text)[:500])

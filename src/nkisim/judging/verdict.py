@@ -9,13 +9,21 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from nkisim.profiling.text import duration, size
+from nkisim.program import Program
 
 SCHEMA = 1
 """Version of the JSON format; incremented when the meaning of a key changes."""
 
-Outcome = Literal["right", "refused", "wrong", "nothing", "time"]
+Outcome = Literal["right", "refused", "wrong", "nothing", "time", "no verdict"]
 
-STATUS: Mapping[Outcome, int] = {"right": 0, "refused": 1, "wrong": 1, "nothing": 3, "time": 5}
+STATUS: Mapping[Outcome, int] = {
+    "right": 0,
+    "refused": 1,
+    "wrong": 1,
+    "nothing": 3,
+    "time": 5,
+    "no verdict": 6,
+}
 """Exit status of an outcome."""
 
 
@@ -36,12 +44,8 @@ class Fault:
 
 
 KINDS: Mapping[str, str] = {
-    "hazard": "the file does more than define things",
     "import": "the file cannot be imported",
-    "guard": "its code did what it may not do, and was ended",
-    "patched": "it changed functions of nkisim, NumPy or Python",
     "stopped": "the kernel raised on arguments that it must take",
-    "trace-time": "its instructions depend on values",
     "input": "it changes an argument that it does not return",
     "result": "its results are not the reference's",
     "memory": "it exceeded the limit of memory",
@@ -66,7 +70,9 @@ class CaseResult:
         passed: Whether its results are within the tolerance.
         note: If not counted, why; else what is wrong with its results.
         ulps, norm: Largest error in units in the last place, and relative in the 2-norm.
-        tolerance: Tolerance, relative to an element's size and condition.
+        tolerance: Tolerance, relative to an element's size.
+        tolerated: All of the tolerance of the worst element's output, as a sentence.
+        dtypes, reference_dtypes: Dtypes of the outputs and of the reference's results.
         wrong: Number of elements whose error exceeds the tolerance.
         worst: ``output``, ``index``, ``got``, ``expected``, and the ``file`` and ``line`` of the
             statement that wrote the element farthest from the reference's.
@@ -80,6 +86,9 @@ class CaseResult:
     ulps: float = 0.0
     norm: float = 0.0
     tolerance: float = 0.0
+    tolerated: str = ""
+    dtypes: tuple[str, ...] = ()
+    reference_dtypes: tuple[str, ...] = ()
     wrong: int = 0
     worst: Mapping[str, Any] | None = None
 
@@ -91,7 +100,10 @@ class Verdict:
     Attributes:
         kernel, file: The kernel.
         target, nki: Generation and NKI version that it was judged for.
-        outcome: ``"right"``, ``"refused"``, ``"wrong"``, ``"nothing"`` or ``"time"``.
+        outcome: ``"right"``, ``"refused"``, ``"wrong"``, ``"nothing"``, ``"time"``, or ``"no
+            verdict"`` where no program can hold the kernel.
+        unheld: Why there is no verdict; else empty.
+        programs: What was judged: the programs of the kernel by their digests.
         faults: The reasons against it, the first one first.
         findings: The findings of its source and of its runs, as ``Finding.to_dict`` has them.
         cases: The cases.
@@ -106,6 +118,8 @@ class Verdict:
     target: str
     nki: str
     outcome: Outcome = "nothing"
+    unheld: str = ""
+    programs: dict[str, Program] = field(default_factory=dict)
     faults: list[Fault] = field(default_factory=list)
     findings: list[dict[str, Any]] = field(default_factory=list)
     cases: list[CaseResult] = field(default_factory=list)
@@ -126,7 +140,9 @@ class Verdict:
 
     @property
     def error(self) -> str | None:
-        """The first fault in one line; None without one."""
+        """The first fault, or why there is no verdict, in one line; None without one."""
+        if not self.faults and self.unheld:
+            return self.unheld
         if not self.faults:
             return None
         fault = self.faults[0]
@@ -158,7 +174,7 @@ class Verdict:
         """Return the verdict as plain data: the schema of ``judge --format json``."""
         illegal = [fault for fault in self.faults if fault.kind not in OF_RESULTS]
         wrong = [fault for fault in self.faults if fault.kind != "slower"]
-        decided = self.outcome not in ("nothing", "time")
+        decided = self.outcome not in ("nothing", "time", "no verdict")
         micros = self.latency_us
         plain: dict[str, Any] = {
             "schema": SCHEMA,
@@ -180,6 +196,7 @@ class Verdict:
             "fast": self.fast,
             "next": self.advice,
             "faults": [asdict(fault) for fault in self.faults],
+            "programs": {digest: program.arguments for digest, program in self.programs.items()},
             "seed": self.seed,
             "seconds": self.seconds,
         }
@@ -192,6 +209,13 @@ class Verdict:
     def __str__(self) -> str:
         lines = [self.summary]
         lines += [f"  {f.kind}: {f.text}" for f in self.faults[1:6]]
+        first = next((case for case in self.cases if case.dtypes), None)
+        if first is not None:
+            lines.append(
+                f"  dtypes      {', '.join(first.dtypes)}; the reference's "
+                f"{', '.join(first.reference_dtypes)}"
+            )
+            lines.append(f"  tolerance   {first.tolerated}")
         for case in self.cases:
             state = "not counted" if not case.counted else "right" if case.passed else "WRONG"
             text = f"  {state:<12}{case.name}"

@@ -1,11 +1,13 @@
 """Messages between two processes: plain values and raw arrays, never pickles.
 
 Neither side executes what the other sends: a message is JSON, followed by the bytes of its arrays.
+Of an array that repeats one element, as ``numpy.broadcast_to`` makes, only that element is sent.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import socket
 import struct
 from collections.abc import Callable
@@ -74,9 +76,10 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
         known = as_dtype(value.dtype)
         if known is None and value.dtype.kind not in "biufc":
             raise TypeError(f"an array of {value.dtype}")
-        arrays.append(value)
         name = value.dtype.str if known is None else str(known)
-        return {"array": name, "shape": list(value.shape)}
+        repeats = value.size > 1 and not any(value.strides)
+        arrays.append(value.reshape(-1)[:1] if repeats else value)
+        return {"array": name, "shape": list(value.shape), "repeats": repeats}
     if isinstance(value, (list, tuple)):
         kind = "list" if isinstance(value, list) else "tuple"
         return {kind: [_packed(part, arrays) for part in value]}
@@ -94,7 +97,12 @@ def _unpacked(value: Any, take: Callable[[np.dtype, tuple[int, ...]], np.ndarray
     if "array" in value:
         known = DTYPES.get(value["array"])
         dtype = np.dtype(value["array"]) if known is None else np.dtype(known.numpy)
-        return take(dtype, tuple(value["shape"]))
+        shape = tuple(value["shape"])
+        if not value["repeats"]:
+            return take(dtype, shape)
+        if math.prod(shape) * dtype.itemsize > MOST_BYTES:
+            raise ValueError(f"an array of {dtype} {shape}")
+        return np.broadcast_to(take(dtype, ()), shape)
     if "dtype" in value:
         return DTYPES[value["dtype"]]
     if "dict" in value:

@@ -13,6 +13,7 @@ from nkisim.machine import CORE, LoopKind, current_core
 from nkisim.memory import DynSlice
 from nkisim.memory.rules import FRACTIONAL_EXTENT
 from nkisim.spec.signatures import Removal, checked_call
+from nkisim.versions.rules import is_off
 
 RETIRED_RANGE_KEYWORD = declare(
     "A038",
@@ -58,7 +59,8 @@ def unrolled(function: str, start: Any, stop: Any, step: Any) -> range:
 @checked_call("nl.affine_range", RETIRED)
 def affine_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     """Return the iterations of a loop without dependencies between them; unrolled."""
-    return tracked("affine", unrolled("affine_range", start, stop, step), "nl.affine_range")
+    values = unrolled("affine_range", start, stop, step)
+    return values if is_off("R003") else tracked("affine", values, "nl.affine_range")
 
 
 @checked_call("nl.sequential_range", RETIRED)

@@ -7,7 +7,7 @@ per iteration.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import islice
 from typing import Any
 
@@ -22,6 +22,7 @@ from nkisim.memory.rules import SCALAR_WIDTH
 from nkisim.removed import refuse_argument
 from nkisim.spec.signatures import checked_call
 from nkisim.versions import at, in_force, is_traced
+from nkisim.versions.rules import is_off
 
 DYNAMIC_STEP = declare(
     "L034",
@@ -42,6 +43,14 @@ LOOP_BODY = declare(
     "The body of nl.fori_loop returns a value, or the body of nl.while_loop returns no register.",
     "iterations get their state from memory; only the condition of nl.while_loop is returned",
     meaningless=True,
+)
+
+ONE_CORE = declare(
+    "C041",
+    "loop-on-one-core",
+    "A kernel launched on one core has a compiled loop where LNC is 2.",
+    "users saw the compiler refuse it: the other core has other basic blocks (NCC_IXGM002)",
+    severity="warning",
 )
 
 _REGISTER_INDEX: dict[str, Callable[[int], Any]] = {"0.4.0": LoopIndex}
@@ -72,7 +81,7 @@ def dynamic_range(start: Any, stop: Any = None, step: Any = 1) -> Any:
     index: Callable[[int], Any] | None = at(in_force(), None, _REGISTER_INDEX)
     core = CORE.get()
     if core is not None:
-        values = core.turns(values, fixed=_kind(start, stop) == "dynamic")
+        values = _turns(core, name, values, fixed=_kind(start, stop) == "dynamic")
     return values if index is None else map(index, values)
 
 
@@ -95,8 +104,8 @@ def fori_loop(lower: Any, upper: Any, body_fun: Any, step: int = 1) -> None:
     bounds = (_bound(name, "lower", lower), _bound(name, "upper", upper))
     registers = any(isinstance(bound, VirtualRegister) for bound in (lower, upper))
     scalar = None if registers else at(in_force(), None, _SCALAR_INDEX)
-    for value in core.turns(
-        tracked(_kind(lower, upper), range(*bounds, step), name),
+    for value in _turns(
+        *(core, name, tracked(_kind(lower, upper), range(*bounds, step), name)),
         fixed=_kind(lower, upper) == "dynamic",
     ):
         index = scalar(value) if scalar else VirtualRegister(value, frozen=True)
@@ -126,13 +135,28 @@ def while_loop(init: Any, body_fun: Any) -> None:
         refuse_argument(name, "init", init, "a register", "use nisa.register_alloc(value)")
     values = _ENDLESS if core.values else range(abs(init.read()))
     progress, condition = Progress(), init
-    for _ in core.turns(tracked(_kind(init), values, name)):
+    for _ in _turns(core, name, tracked(_kind(init), values, name)):
         if core.values and not progress.goes_on(condition.read()):
             break
         condition = _call(core, body_fun, condition.copy())
         if not isinstance(condition, VirtualRegister):
             fix = "end the body with: return register"
             _refuse_body(name, condition, "the register of the next condition", fix)
+
+
+def _turns(core: Core, name: str, values: Any, *, fixed: bool = False) -> Iterator[Any]:
+    """Return the iterations of a device loop; flag one on one of the two cores of LNC 2."""
+    if core.num_programs == 1 and core.lnc == 2 and not core.scope and not is_off("C041"):
+        flag(
+            ONE_CORE,
+            f"{name} runs in a kernel that is launched on one of the two cores of LNC 2",
+            instruction=name,
+            seen="grid 1",
+            allowed="a launch on both cores, or LNC 1",
+            fix="launch with kernel[2], with the same loops on both cores, or compile for LNC 1 "
+            "(NEURON_LOGICAL_NC_CONFIG=1, lnc=1)",
+        )
+    return core.turns(values, fixed=fixed)
 
 
 def _call(core: Core, body: Callable[..., Any], register: VirtualRegister) -> Any:

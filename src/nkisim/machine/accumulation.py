@@ -8,6 +8,7 @@ from nkisim.diagnostics import declare, flag
 from nkisim.machine.accesses import with_sentinel
 from nkisim.machine.core import Core, Garbage
 from nkisim.memory import NkiTensor
+from nkisim.versions.rules import is_off
 
 ACCUMULATE_UNWRITTEN = declare(
     "M003",
@@ -38,6 +39,14 @@ REUSED_GROUP = declare(
     "only the first matmul since the tile was allocated overwrites; the second sum contains the "
     "first",
     silent=True,
+)
+
+INTERLEAVED_GROUPS = declare(
+    "M052",
+    "interleaved-sums",
+    "accumulate=None is used in turn for several sums in parts of one PSUM tensor.",
+    "the compiler infers accumulation groups by tensor; users saw it fail (NCC_ISCH714)",
+    severity="warning",
 )
 
 LOST_SUM = declare(
@@ -116,6 +125,16 @@ def _adds(core: Core, dst: NkiTensor, accumulate: bool | None, name: str) -> np.
                 seen=f"accumulate=None on a tile that was {happened} since its last matmul",
                 fix="pass accumulate=False to the first matmul of the new sum, in a loop over k "
                 "accumulate=(k > 0), or allocate the PSUM tile where the new sum begins",
+            )
+        elif state.interleaved(owner, region) and not is_off(INTERLEAVED_GROUPS.id):
+            flag(
+                INTERLEAVED_GROUPS,
+                f"{name} continues a sum in `{dst.name}` after a matmul into another part of it",
+                instruction=name,
+                operand="dst",
+                seen="accumulate=None in two sums of one tensor, in turn",
+                allowed="one sum after the other, or a tensor for each",
+                fix="allocate a PSUM tile for each sum, or pass accumulate=(k > 0)",
             )
         return opened
     if opened is not True:

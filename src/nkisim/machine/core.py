@@ -11,10 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from nkisim.arch import Generation
-from nkisim.diagnostics import Place, Recorder, flag
+from nkisim.diagnostics import Place, Recorder, flag, user_place
 from nkisim.machine.cluster import Member
 from nkisim.machine.tracking import Effect, Step, Tracked, Tracker
-from nkisim.memory import CoreMemory, NkiTensor, SharedHbm
+from nkisim.memory import CoreMemory, Lifetime, NkiTensor, SharedHbm
 from nkisim.memory.tensor.refused import KERNEL_CODE
 from nkisim.spec import rules
 from nkisim.spec.enums import engine as Engine
@@ -55,6 +55,13 @@ class Event(NamedTuple):
     rank: int = 0
     meets: tuple[Any, ...] = ()
     scope: tuple[tuple[int, int], ...] = ()
+
+
+class Turns(NamedTuple):
+    """The runs of a device loop: the line of its first run, and the iterations of each."""
+
+    place: Place
+    counts: list[int]
 
 
 class Garbage(NamedTuple):
@@ -120,9 +127,14 @@ class Core:
         no_reorder_depth: Number of open ``nl.no_reorder`` regions.
         scope: For each device loop that is running, outermost first: the loop's number in the
             enclosing iteration, negative if its bounds are constants, and the iteration.
+        lnc: Physical cores of a logical core of the chip.
+        loops: Each device loop that has run, by its number and those of the loops around it.
+        exchanged: Line and name of each collective, with its operands in HBM that the kernel made.
         handles: Whether instructions return handles.
         prepared: The prepared collective that awaits its trigger, or None.
         edges: For each instruction, the numbers of the instructions that it waits for by handles.
+        scheduled: Whether the kernel has a schedule, whose edges name instructions.
+        named: Numbers of the instructions with each name, if it has.
         register_spans: Instruction numbers of the creation and the last read of each register.
         mask_fills: Places where the lowest float32 number first became minus infinity.
         garbage: Garbage that the running instruction has read.
@@ -135,14 +147,18 @@ class Core:
         "asked",
         "clock",
         "edges",
+        "exchanged",
         "garbage",
         "generation",
         "generators",
         "handles",
         "has_grid",
+        "lnc",
+        "loops",
         "mask_fills",
         "member",
         "memory",
+        "named",
         "no_reorder_depth",
         "num_programs",
         "plain",
@@ -151,6 +167,7 @@ class Core:
         "program_id",
         "recorder",
         "register_spans",
+        "scheduled",
         "scope",
         "tick",
         "tracker",
@@ -174,6 +191,8 @@ class Core:
         member: Member | None = None,
         shared: SharedHbm | None = None,
         tracker: Tracker | None = None,
+        lnc: int = 1,
+        scheduled: bool = False,
     ) -> None:
         self.generation = generation
         self.memory = CoreMemory(
@@ -200,9 +219,14 @@ class Core:
         self.no_reorder_depth = 0
         self.scope: tuple[tuple[int, int], ...] = ()
         self._entered = 0
+        self.lnc = lnc
+        self.loops: dict[tuple[int, ...], Turns] = {}
+        self.exchanged: list[tuple[Place, str, list[tuple[str, Lifetime]]]] = []
         self.handles = has(version, "nki.isa", "NkiInstruction")
         self.prepared: Any = None
         self.edges: dict[int, set[int]] = {}
+        self.scheduled = scheduled
+        self.named: dict[str, list[int]] = {}
         self.asked: set[str] = set()
         self._accumulators: dict[Engine, Accumulators] = {}
         self._scratch = np.empty(0, np.float32)
@@ -231,15 +255,19 @@ class Core:
 
         ``fixed`` is whether its bounds are constants.
         """
-        outer = self.scope
+        outer, place = self.scope, user_place()
         number = self._entered + 1
         loop = -number if fixed else number
+        ended = 0
         try:
             for turn, value in enumerate(values):
                 self.scope, self._entered = (*outer, (loop, turn)), 0
                 yield value
+                ended += 1
         finally:
             self.scope, self._entered = outer, number
+            path = (*(abs(around) for around, _ in outer), number)
+            self.loops.setdefault(path, Turns(place, [])).counts.append(ended)
 
     def waits(self, later: int, earlier: int) -> bool:
         """Return whether edges make an instruction wait for another, directly or through others."""

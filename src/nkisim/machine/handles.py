@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from nkisim.diagnostics import declare, flag
+from nkisim.diagnostics import Place, Severity, declare, flag
 from nkisim.machine.core import Core
 from nkisim.memory.tensor.refused import ByVersion
 from nkisim.objects import NKIObject
@@ -21,9 +21,78 @@ from nkisim.versions import VERSIONS
 SCHEDULE_EDGE = declare(
     "R011",
     "schedule-edge",
-    "depends_on names an instruction that comes later, or one inside a device loop from outside.",
+    "depends_on names an instruction that comes later, or one inside a device loop from outside; "
+    "edges make a circle.",
     "the instruction waits for a signal that never comes, or that comes in every iteration",
 )
+
+
+NamedOrder = tuple[tuple[str, tuple[str, ...]], ...]
+"""Names of instructions, each with the names of those that run before it."""
+
+
+def checked_schedule(schedule: Any) -> NamedOrder:
+    """Return the argument of ``with_schedule`` as a schedule.
+
+    Raises:
+        TypeError: An entry is not a pair of a name, and a name or a list of names.
+        ValueError: The pairs make a circle.
+    """
+    accepted = 'pairs ("after", "before") or ("after", ["before", ...]) of names'
+    if not isinstance(schedule, (list, tuple)):
+        raise TypeError(f"with_schedule: got {type(schedule).__name__}, accepted: {accepted}")
+    found: dict[str, tuple[str, ...]] = {}
+    for entry in schedule:
+        is_pair = isinstance(entry, tuple) and len(entry) == 2
+        after, before = entry if is_pair else (None, None)
+        names = before if isinstance(before, list) else [before]
+        if not isinstance(after, str) or not all(isinstance(name, str) for name in names):
+            raise TypeError(f"with_schedule: got {entry!r}, accepted: {accepted}")
+        found[after] = (*found.get(after, ()), *names)
+    for first in found:
+        waiting, seen = [*found[first]], set[str]()
+        while waiting:
+            name = waiting.pop()
+            if name == first:
+                raise ValueError(
+                    f"with_schedule: {first!r} waits for itself, through {seen or name}"
+                )
+            waiting += [] if name in seen else found.get(name, ())
+            seen.add(name)
+    return tuple(found.items())
+
+
+def apply_schedule(core: Core, schedule: NamedOrder, place: Place) -> None:
+    """Add the edges of a schedule to a core whose kernel has ended, as ``depends_on`` does.
+
+    An edge against the order of the program has no effect, unless edges make a circle. ``place`` is
+    the line of the kernel.
+    """
+    for name in {name for after, before in schedule for name in (after, *before)}:
+        if name not in core.named:
+            _refuse_edge(f"no instruction is called {name!r}", name, place, "warning")
+    for after, names in schedule:
+        for number in core.named.get(after, ()):
+            for before in names:
+                others = core.named.get(before, ())
+                earlier = [other for other in others if other < number]
+                if earlier:
+                    core.edges.setdefault(number, set()).add(earlier[-1])
+                elif any(core.waits(other, number) for other in others):
+                    _refuse_edge(f"{before!r} waits for {after!r} already", after, place)
+
+
+def _refuse_edge(why: str, name: str, place: Place, severity: Severity | None = None) -> None:
+    flag(
+        SCHEDULE_EDGE,
+        f"with_schedule: {why}",
+        operand=name,
+        seen=why,
+        allowed="names of instructions, without a circle",
+        fix="name instructions with name=, and leave one of the edges out",
+        severity=severity,
+        place=place,
+    )
 
 
 class Issued(NamedTuple):

@@ -6,7 +6,7 @@ the cost is one attribute test per instruction outside the fast path.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal, NamedTuple, Protocol
 
 import numpy as np
@@ -66,6 +66,26 @@ class Step(NamedTuple):
     adds_to: tuple[str, ...] = ()
     moves: bool = False
     sums: bool = False
+
+
+class Iterations:
+    """A range that reports the current iteration of its loop."""
+
+    def __init__(self, values: range, begin: Callable[[], Iterator[int]]) -> None:
+        self._values = values
+        self._begin = begin
+
+    def __iter__(self) -> Iterator[int]:
+        return self._begin()
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __getitem__(self, index: int) -> int:
+        return self._values[index]
+
+    def __repr__(self) -> str:
+        return repr(self._values)
 
 
 class Tracker(Protocol):

@@ -110,6 +110,13 @@ class AccumulationState:
         groups = self._of(owner)
         return groups is not None and groups.evicted(region, box_of(region, self._pitch))
 
+    def interleaved(self, owner: Any, region: Region) -> bool:
+        """Return whether matmuls wrote elsewhere in the tensor since the last one into a region."""
+        groups, group = self._of(owner), self._group(owner, region)
+        if groups is None or group is None or group.interrupted:
+            return False
+        return any(other.began > group.began for other in groups.opened.values())
+
     def unread(self, owner: Any, region: Region) -> bool:
         """Return whether a matmul wrote ``region`` and nothing has touched it since."""
         group = self._group(owner, region)

@@ -124,6 +124,7 @@ def profile(
             ) from None
         except ValueError as error:
             raise ProfileError(f"{kernel.__name__}: {error}", report) from error
+        capture.add_edges(run.edges)
         _require_legal(kernel.__name__, report, ran, values=values)
         try:
             return Prediction(capture.program), run
@@ -139,7 +140,7 @@ def profile(
         if advice:
             tried, given = wanted, Arguments(args, kwargs)
             if chosen.ranks == 1:  # bound arguments are arguments like others
-                tried = Kernel(wanted.function, wanted.cores)
+                tried = dataclasses.replace(wanted, bound=((), {}))
                 given = Arguments(*wanted.arguments(args, kwargs))
 
             def latency(kernel: Kernel) -> float:

@@ -19,15 +19,18 @@ from nkisim.checks import (
     Detectors,
     check_arguments,
     check_capacity,
+    check_loops,
     check_outputs,
     kernel_findings,
     lead_with_origins,
     nonfinite_outputs,
     occupancy_of,
+    report_fraction,
     report_recursion,
     report_unbound,
 )
 from nkisim.checks.history import bits_of
+from nkisim.collectives.groups import check_exchanged
 from nkisim.collectives.varying import check_triggered
 from nkisim.compiled import arithmetic, run_with
 from nkisim.diagnostics import (
@@ -40,7 +43,16 @@ from nkisim.diagnostics import (
     declare,
     flag,
 )
-from nkisim.machine import CORE, Cluster, Core, Member, Stopped, one_blas_thread
+from nkisim.machine import (
+    CORE,
+    Cluster,
+    Core,
+    Member,
+    NamedOrder,
+    Stopped,
+    apply_schedule,
+    one_blas_thread,
+)
 from nkisim.machine.sharing import SharedAccess
 from nkisim.memory import MemoryRegion, NkiTensor, SharedHbm
 from nkisim.memory.tensor.refused import KERNEL_CODE, report_missing
@@ -55,6 +67,7 @@ from nkisim.runs.host import (
     tensors_of,
 )
 from nkisim.runs.process_ledger import enter
+from nkisim.runs.progress import shown_progress
 from nkisim.suggestions import complete, explained, settle
 from nkisim.versions import judged_by
 
@@ -81,6 +94,8 @@ class _Runnable(Protocol):
     def function(self) -> Callable[..., Any]: ...
     @property
     def cores(self) -> int | None: ...
+    @property
+    def schedule(self) -> NamedOrder: ...
     @property
     def parameters(self) -> list[inspect.Parameter]: ...
     def arguments(
@@ -136,7 +151,8 @@ class Run:
                 run_with(_elements((self.args, self.kwargs))),
             ):
                 report.arguments = self._described()
-                report.outputs = self._outputs()
+                with shown_progress(report.kernel, self._cores):
+                    report.outputs = self._outputs()
         except BaseException as error:
             report.stopped = _reason(error)
             earlier = recorder.findings
@@ -176,6 +192,11 @@ class Run:
                         stopped.add_note(f"in the source: {finding.summary}, {finding.place}")
             self.enter()
 
+    @property
+    def edges(self) -> list[dict[int, set[int]]]:
+        """For each core, by number of an instruction, those that it waits for by edges."""
+        return [core.edges for core in self._cores]
+
     def enter(self) -> None:
         """Add the run to the ledger of the process, if one is open."""
         enter(kernel_name(self.kernel.function), self.place, self.report)
@@ -209,6 +230,8 @@ class Run:
             version=options.version(),
             has_grid=self.kernel.cores is not None,
             tracker=tracker,
+            lnc=options.logical_cores(),
+            scheduled=bool(self.kernel.schedule),
             **place,
         )
         self._cores.append(core)
@@ -238,6 +261,9 @@ class Run:
             raise
         except RecursionError as error:
             report_recursion(error)
+            raise
+        except TypeError as error:
+            report_fraction(error)
             raise
         finally:
             KERNEL_CODE.reset(code)
@@ -276,6 +302,7 @@ class Run:
         for rank, (shared, made, host) in enumerate(by_rank):
             if shared is not None:
                 _check_shared(shared, made)
+                check_loops(*made)
             returned = results[rank * cores : (rank + 1) * cores]
             result = next((r for r in returned if r is not None), None)
             outputs.append(self._finished(made, host, result))
@@ -322,7 +349,9 @@ class Run:
         check_outputs(result, cores[0], self.place)
         for core in cores:
             check_capacity(core, self.place)
+            apply_schedule(core, self.kernel.schedule, self.place)
             check_triggered(core)
+            check_exchanged(core, tensors_of(result))
         if self._recorder.watches_values and self.options.values:
             outputs = nonfinite_outputs(result)
             if outputs and host.inputs_are_finite():

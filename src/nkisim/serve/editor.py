@@ -1,4 +1,4 @@
-"""The server of ``nkisim serve --lsp``: findings, fixes, declarations and times in an editor.
+"""The server of ``nkisim serve --lsp``: findings, fixes, names and times in an editor.
 
 While a text is typed, its source is checked. Once it is saved, its kernels also run, the fixes are
 tried, and the device time is predicted; all this is for that text alone, so that a later text shows
@@ -26,6 +26,15 @@ from pygls.workspace import ServerTextPosition, ServerTextRange, TextDocument
 import nkisim
 from nkisim.diagnostics import Rewrite
 from nkisim.rewriting import NotPastedError, edits_of
+from nkisim.serve.completion import (
+    imports_of,
+    members_of,
+    missing_arguments,
+    open_call,
+    signature,
+    typed_at,
+    version_of,
+)
 from nkisim.serve.requests import Server
 from nkisim.source import file_globals
 
@@ -81,9 +90,18 @@ class _Editor(LanguageServer):
             types.TEXT_DOCUMENT_CODE_ACTION: self._actions,
             types.TEXT_DOCUMENT_CODE_LENS: self._lenses,
         }
+        features |= {
+            types.TEXT_DOCUMENT_COMPLETION: self._completions,
+            types.COMPLETION_ITEM_RESOLVE: self._described,
+            types.TEXT_DOCUMENT_SIGNATURE_HELP: self._signature,
+        }
+        options: dict[str, Any] = {
+            types.TEXT_DOCUMENT_COMPLETION: types.CompletionOptions(["."], resolve_provider=True),
+            types.TEXT_DOCUMENT_SIGNATURE_HELP: types.SignatureHelpOptions(["(", ",", "="]),
+        }
         for name, handler in features.items():
             # ``feature`` sets attributes on the handler, and a bound method cannot have any.
-            self.feature(name)(partial(handler))
+            self.feature(name, options.get(name))(partial(handler))
 
     # -- checks ------------------------------------------------------------------------------------
 
@@ -171,13 +189,47 @@ class _Editor(LanguageServer):
         path = _meant(document.path, at[0]) if at else ""
         if not path.startswith("nki."):
             return None
-        reply = await self._warm.answer(["find", "--format", "json", path])
-        found = json.loads(reply.output or '{"remedy": "", "calls": []}')
-        if found["remedy"] or len(found["calls"]) != 1:
+        call = await self._declared(path, version_of(document.path))
+        if not call:
             return None
-        call = found["calls"][0]
         text = f"```python\n{call['call']}\n```\n\n{call['text']}"
         return types.Hover(types.MarkupContent(types.MarkupKind.Markdown, text))
+
+    async def _declared(self, path: str, version: str) -> dict[str, str]:
+        """Return call and documentation of a function of NKI; empty for other names."""
+        reply = await self._warm.answer(["find", "--format", "json", "--nki", version, path])
+        found = json.loads(reply.output or '{"remedy": "", "calls": []}')
+        alone = not found["remedy"] and len(found["calls"]) == 1
+        return dict(found["calls"][0]) if alone else {}
+
+    async def _completions(self, params: types.CompletionParams) -> list[types.CompletionItem]:
+        document = self.workspace.get_text_document(params.text_document.uri)
+        version, before = version_of(document.path), _text_before(document, params.position)
+        owner, _ = typed_at(before.rpartition("\n")[2])
+        if owner:
+            return members_of(_meant_in(document.source, owner), version)
+        call = open_call(before)
+        if call.keyword:  # its value is typed
+            return []
+        return missing_arguments(_meant_in(document.source, call.function), call, version)
+
+    async def _described(self, item: types.CompletionItem) -> types.CompletionItem:
+        if item.data:
+            call = await self._declared(item.data["path"], item.data["version"])
+            item.documentation = call.get("text")
+        return item
+
+    async def _signature(self, params: types.SignatureHelpParams) -> types.SignatureHelp | None:
+        document = self.workspace.get_text_document(params.text_document.uri)
+        version, call = (
+            version_of(document.path),
+            open_call(_text_before(document, params.position)),
+        )
+        path = _meant_in(document.source, call.function)
+        if not path.startswith("nki."):
+            return None
+        text = (await self._declared(path, version)).get("text", "")
+        return signature(path, call, version, text)
 
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         uri = params.text_document.uri
@@ -230,6 +282,22 @@ def _meant(path: str, dotted: str) -> str:
     for name in rest:
         meaning = meaning.attribute(name)
     return meaning.path if meaning.kind == "nki" else ""
+
+
+def _meant_in(text: str, dotted: str) -> str:
+    """Return the path of an object of NKI that a name in a text refers to; empty for others.
+
+    The text may be incomplete: only its imports are read.
+    """
+    name = "<imports of an editor's text>"
+    lines = imports_of(text)
+    linecache.cache[name] = (len(lines), None, lines.splitlines(keepends=True), name)
+    return _meant(name, dotted) if dotted else ""
+
+
+def _text_before(document: TextDocument, at: types.Position) -> str:
+    """Return the text of a document up to a position of the client."""
+    return document.source[: document.offset_at_position(at)]
 
 
 def _diagnostic(document: TextDocument, finding: dict[str, Any]) -> types.Diagnostic:

@@ -9,14 +9,15 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 
 import nkisim
+from nkisim.files import source_file
 from nkisim.serve.requests import CRASHED, OUT_OF_TIME, SECONDS, Server
 
 _USAGE = 2
 
 _ABOUT = """\
-nkisim runs, checks and profiles AWS NKI kernels on a CPU. Paths are absolute. Write a kernel to a
-file and call check until it has no findings; judge compares it with a reference, profile and tune
-predict its time. find gives the legal call for an operation.
+nkisim runs, checks and profiles AWS NKI kernels on a CPU. A kernel is in a file, by its absolute
+path, or in a text (source). Call check until it has no findings; judge compares it with a
+reference, profile and tune predict its time. find gives the legal call for an operation.
 """
 
 
@@ -45,11 +46,24 @@ def tools(server: Server) -> MCPServer:
             raise ToolError(f"path: got {path!r}, accepted: an absolute path")
         return f"{path}::{kernel}" if kernel else path
 
+    async def run_on(
+        command: str, path: str, source: str, kernel: str, *arguments: str, **options: str | bool
+    ) -> str:
+        """Run a command on a file, or on a text; reports call the file of a text ``-``."""
+        if bool(path) == bool(source):
+            raise ToolError("give one of path and source")
+        if path:
+            return await run(command, file_of(path, kernel), *arguments, **options)
+        with source_file(source) as file:
+            reply = await run(command, file_of(str(file), kernel), *arguments, **options)
+            return reply.replace(str(file), "-")
+
     limit = str(SECONDS - 1)
 
     @offered.tool()
     async def check(
-        path: str,
+        path: str = "",
+        source: str = "",
         kernel: str = "",
         shapes: str = "",
         target: str = "",
@@ -60,6 +74,7 @@ def tools(server: Server) -> MCPServer:
 
         Args:
             path: Absolute path of the file.
+            source: Text of the file, in place of a path.
             kernel: Name of one kernel; empty for all.
             shapes: Arguments, such as "x=bf16[128,512] eps=1e-6", unless the file has
                 nkisim_examples() or annotations.
@@ -67,8 +82,8 @@ def tools(server: Server) -> MCPServer:
             nki: NKI version to judge by, such as 0.6.
             source_only: Read the file; import and run nothing.
         """
-        return await run(
-            *("check", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+        return await run_on(
+            *("check", path, source, kernel, "--format", "json", "--max-seconds", limit),
             shapes=shapes,
             target=target,
             nki=nki,
@@ -76,35 +91,47 @@ def tools(server: Server) -> MCPServer:
         )
 
     @offered.tool()
-    async def fix(path: str, kernel: str = "", shapes: str = "", write: bool = False) -> str:
+    async def fix(
+        path: str = "", source: str = "", kernel: str = "", shapes: str = "", write: bool = False
+    ) -> str:
         """Fix what the findings of a file have tried code for; return a diff, or what remains.
 
         Args:
             path: Absolute path of the file.
+            source: Text of the file, in place of a path.
             kernel: Name of one kernel; empty for all.
             shapes: Arguments, as for check.
-            write: Write the fixes and return the remaining findings as JSON; else return a diff.
+            write: Write the fixes to the file of ``path`` and return the remaining findings as
+                JSON; else return a diff.
         """
+        if source and write:
+            raise ToolError("write: it needs a path; without it the fixes of source are a diff")
         how = ("--fix", "--format", "json") if write else ("--diff",)
-        return await run(
-            "check", file_of(path, kernel), *how, "--max-seconds", limit, shapes=shapes
+        return await run_on(
+            *("check", path, source, kernel, *how, "--max-seconds", limit), shapes=shapes
         )
 
     @offered.tool()
     async def profile(
-        path: str, kernel: str = "", shapes: str = "", target: str = "", nki: str = ""
+        path: str = "",
+        source: str = "",
+        kernel: str = "",
+        shapes: str = "",
+        target: str = "",
+        nki: str = "",
     ) -> str:
         """Predict the device time of the kernels of a file, with tried advice; return JSON.
 
         Args:
             path: Absolute path of the file.
+            source: Text of the file, in place of a path.
             kernel: Name of one kernel; empty for all.
             shapes: Arguments, as for check.
             target: trn1, trn2, trn3, or all; trn2 by default.
             nki: NKI version to judge by.
         """
-        return await run(
-            *("profile", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+        return await run_on(
+            *("profile", path, source, kernel, "--format", "json", "--max-seconds", limit),
             shapes=shapes,
             target=target,
             nki=nki,
@@ -112,39 +139,57 @@ def tools(server: Server) -> MCPServer:
 
     @offered.tool()
     async def judge(
-        path: str, reference: str, kernel: str = "", shapes: str = "", target: str = ""
+        reference: str,
+        path: str = "",
+        source: str = "",
+        kernel: str = "",
+        shapes: str = "",
+        target: str = "",
     ) -> str:
         """Judge a kernel: is it legal, right and fast, and what gains most; return JSON.
 
         Args:
-            path: Absolute path of the kernel's file.
             reference: What the kernel must compute, as FILE::FUNCTION with an absolute path: a
                 function of NumPy or torch in another file.
+            path: Absolute path of the kernel's file.
+            source: Text of the kernel's file, in place of a path.
             kernel: Name of the kernel, if the file has several.
             shapes: Arguments, as for check.
             target: trn1, trn2 or trn3; trn2 by default.
         """
-        return await run(
-            *("judge", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+        return await run_on(
+            *("judge", path, source, kernel, "--format", "json", "--max-seconds", limit),
             reference=file_of(reference, ""),
             shapes=shapes,
             target=target,
         )
 
     @offered.tool()
-    async def tune(path: str, kernel: str, space: str, shapes: str = "", target: str = "") -> str:
-        """Rank the variants of a kernel by predicted device time; return JSON.
+    async def tune(
+        kernel: str,
+        space: str,
+        reference: str = "",
+        path: str = "",
+        source: str = "",
+        shapes: str = "",
+        target: str = "",
+    ) -> str:
+        """Rank the right variants of a kernel by predicted device time; return JSON.
 
         Args:
-            path: Absolute path of the file.
             kernel: Name of the kernel.
             space: Values by parameter, such as "TILES_M=1,2,4 ORDER='mn','nm'".
+            reference: What all variants must compute, as for judge; by default, what the kernel
+                computes with its defaults.
+            path: Absolute path of the file.
+            source: Text of the file, in place of a path.
             shapes: The other arguments, as for check.
             target: trn1, trn2 or trn3; trn2 by default.
         """
-        return await run(
-            *("tune", file_of(path, kernel), "--format", "json", "--max-seconds", limit),
+        return await run_on(
+            *("tune", path, source, kernel, "--format", "json", "--max-seconds", limit),
             space=space,
+            reference=reference and file_of(reference, ""),
             shapes=shapes,
             target=target,
         )

@@ -19,16 +19,18 @@ from nkisim.source.names import (
     writes_tile,
 )
 from nkisim.source.scopes import Assignment, Function
+from nkisim.versions import since
 
 # fmt: off
 Kind: TypeAlias = Literal[
     "tile", "tensor", "number", "register", "index", "counter",
-    "list", "dict", "text", "enum", "rank",
+    "list", "dict", "text", "enum", "rank", "grid",
 ]
 # fmt: on
 """A tile is a tensor that the kernel allocates; a tensor may also be an argument.
 
-An index is the loop variable of ``nl.dynamic_range``, a counter the one of ``nl.fori_loop``.
+An index is the loop variable of ``nl.dynamic_range``, a counter the one of ``nl.fori_loop``. A grid
+is a view of a tensor as tiles or blocks.
 """
 
 _Kind: TypeAlias = Kind | Literal["open"] | None
@@ -57,6 +59,10 @@ _OF_PATHS: dict[str, Kind] = {
     "nki.collectives.rank_id": "rank",
     "nki.isa.get_nc_version": "enum",
     "nki.isa.register_alloc": "register",
+    "nki.language.alloc_blocks": "grid",
+    "nki.language.alloc_tiles": "grid",
+    "nki.language.blocks": "grid",
+    "nki.language.tiles": "grid",
     "str": "text",
 }
 """Kinds of the results of functions."""
@@ -122,7 +128,7 @@ class Kinds:
         if isinstance(node, ast.BinOp | ast.UnaryOp):
             return self._of_operator(node) if self._beta1 else None
         if isinstance(node, ast.Attribute):
-            return "enum" if self._path(node).startswith("nki.isa.nc_version.") else None
+            return self._of_attribute(node)
         return None if node is None else _OF_NODES.get(type(node))
 
     def _of_operator(self, node: ast.BinOp | ast.UnaryOp) -> _Kind:
@@ -134,17 +140,25 @@ class Kinds:
 
     def _of_part(self, node: ast.Subscript) -> _Kind:
         kind = self._kind(node.value)
-        if kind in _TENSORS:
+        if kind in (*_TENSORS, "grid"):
             return kind
         if isinstance(node.value, ast.Attribute) and node.value.attr == "shape":
             return None if isinstance(node.slice, ast.Slice) else "number"
         return self._of_element(node) if self._beta1 and kind == "list" else None
+
+    def _of_attribute(self, node: ast.Attribute) -> _Kind:
+        if node.attr == "data" and self._kind(node.value) == "grid":
+            return "tile"
+        return "enum" if self._path(node).startswith("nki.isa.nc_version.") else None
 
     def _of_call(self, call: ast.Call) -> _Kind:
         path = self._path(call.func)
         space, _, name = path.rpartition(".")
         if path in _OF_PATHS:
             return _OF_PATHS[path]
+        if path == "nki.language.empty_like" and since("0.7.0"):
+            like = self._kind(nki_arguments(call, path).get("x"))
+            return like if like == "grid" else "tile" if like in _TENSORS else None
         if space == "nki.language":
             return "tile" if name in tensor_functions() else None
         if space == "nki.isa":

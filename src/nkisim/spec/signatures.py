@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import functools
 import inspect
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from enum import Enum
 from pathlib import Path
 from types import CodeType, FunctionType, MappingProxyType
@@ -55,7 +56,7 @@ def signatures(name: str, declared: inspect.Signature) -> dict[str, inspect.Sign
 def _signature(text: str, declared: inspect.Signature) -> inspect.Signature:
     """Return the signature that a version's text describes."""
     parameters = []
-    for name, value in _parameters(text):
+    for name, value in parsed_parameters(text):
         parameter = declared.parameters[name]
         default: Any = parameter.empty if value is None else _value(value, parameter.default)
         same = default is parameter.default
@@ -65,7 +66,7 @@ def _signature(text: str, declared: inspect.Signature) -> inspect.Signature:
 
 
 @functools.cache
-def _parameters(text: str) -> list[tuple[str, ast.expr | None]]:
+def parsed_parameters(text: str) -> list[tuple[str, ast.expr | None]]:
     """Return the names of parameters and their defaults; many functions have the same text."""
     arguments = ast.parse(f"lambda {text}: 0", mode="eval").body.args  # type: ignore[attr-defined]
     required = [None] * (len(arguments.args) - len(arguments.defaults))
@@ -143,7 +144,7 @@ def open_function(
     call: Callable[..., Any],
     refuse: Refuse,
     declared: inspect.Signature | None = None,
-) -> Callable[..., Any]:
+) -> FunctionType:
     """Return a function with a given signature that also receives calls that do not match it.
 
     It binds its arguments and passes them to ``call`` by position. Python rejects a call that does
@@ -188,7 +189,12 @@ def open_function(
         for p in (*every.values(), *parameters)
     }
     scope = {f"_default_{parameter}": default for parameter, default in defaults.items()}
-    scope |= {"_MISSING": MISSING, "_refuse": refuse, "_call": call}
+    scope |= {
+        "_MISSING": MISSING,
+        "_refuse": refuse,
+        "_call": call,
+        "_parameters": [*every.values()],
+    }
     scope |= {"_Finding": NkiValidationError, "_hide_own_frames": hide_own_frames}
     opened = FunctionType(_FIRST_CALL, scope, name)
     opened.__defaults__ = tuple(defaults[parameter] for parameter in by_position)
@@ -355,6 +361,47 @@ class CheckedCall(NamedTuple):
 CALLS: dict[str, dict[str, CheckedCall]] = {}
 """Every function of NKI whose calls are checked, by its name in messages and by version."""
 
+PUBLISHED: dict[str, Mapping[str, FunctionType]] = {}
+"""The function of each of ``CALLS`` in each version; versions may share one."""
+
+Observer = Callable[[str, FunctionType, Callable[..., Any], dict[str, Any]], Any]
+"""Callback for a call: name, function, implementation by parameters, and the arguments."""
+
+
+@contextlib.contextmanager
+def intercepted(observe: Observer) -> Iterator[None]:
+    """Replace the implementations of all functions in ``PUBLISHED`` inside this context.
+
+    ``observe`` is called in their place, with every parameter of the implementation bound, and
+    returns the result. Outside of the context a call costs nothing more.
+    """
+    replaced: list[tuple[dict[str, Any], Any]] = []
+    for name, functions in PUBLISHED.items():
+        for function in {*functions.values()}:
+            scope = function.__globals__
+            replaced.append((scope, scope["_call"]))
+            scope["_call"] = _observed(observe, name, function)
+    try:
+        yield
+    finally:
+        for scope, implementation in replaced:
+            scope["_call"] = implementation
+
+
+def _observed(observe: Observer, name: str, function: FunctionType) -> Callable[..., Any]:
+    implementation, parameters = function.__globals__["_call"], function.__globals__["_parameters"]
+    by_position = [p.name for p in parameters if p.kind is not p.KEYWORD_ONLY]
+
+    def implemented(**given: Any) -> Any:
+        values = [given.pop(parameter) for parameter in by_position]
+        return implementation(*values, **given)
+
+    def call(*values: Any, **named: Any) -> Any:
+        given = dict(zip(by_position, values, strict=True)) | named
+        return observe(name, function, implemented, given)
+
+    return call
+
 
 def parameters_of(name: str) -> list[str]:
     """Return the parameters of an instruction in the version in force, else in its oldest one."""
@@ -377,8 +424,8 @@ def publish(
         call: Implementation; takes an argument for every declared parameter.
         model: The function whose name and docstring it takes.
     """
-    made: dict[int, Callable[..., Any]] = {}
-    functions: dict[str, Callable[..., Any]] = {}
+    made: dict[int, FunctionType] = {}
+    functions: dict[str, FunctionType] = {}
     for version, signature in signatures(checked.name, checked.signature).items():
         of_version = checked._replace(signature=signature)
         CALLS.setdefault(checked.name, {})[version] = of_version
@@ -393,6 +440,7 @@ def publish(
         functions[version] = made[id(signature)]
     for function in made.values():
         function.in_version = functions  # type: ignore[attr-defined]
+    PUBLISHED[checked.name] = functions
     return next(iter(functions.values()))
 
 

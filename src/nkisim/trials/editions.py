@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import itertools
 import linecache
 import os
@@ -91,7 +92,7 @@ class _Twins:
         if isinstance(thing, Kernel):
             function = self.of(thing.function)
             same = function is thing.function
-            return thing if same else Kernel(function, thing.cores, thing.bound)
+            return thing if same else dataclasses.replace(thing, func=function)
         if isinstance(thing, MethodType):
             function = self.of(thing.__func__)
             return thing if function is thing.__func__ else MethodType(function, thing.__self__)

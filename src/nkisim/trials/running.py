@@ -16,9 +16,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.api import Kernel
+from nkisim.dtypes import as_dtype
 from nkisim.objects import parts_of
 from nkisim.options import SimOptions
 from nkisim.runs import Run
+from nkisim.runs.host import array_of
 from nkisim.runs.process_ledger import unrecorded
 from nkisim.trials.arguments import Arguments, fresh, given, other_shapes
 from nkisim.trials.editions import KernelFile, kernel_file
@@ -29,7 +31,19 @@ def arrays_of(outputs: Any) -> list[np.ndarray]:
     parts = parts_of(outputs)
     if outputs is None or parts or isinstance(outputs, list | tuple | dict):
         return [array for _, part in parts for array in arrays_of(part)]
-    return [np.asarray(outputs)]
+    return [_on_host(outputs)]
+
+
+def _on_host(value: Any) -> np.ndarray:
+    """Return an array, a tensor of torch or a number as a NumPy array."""
+    if not hasattr(value, "resolve_conj"):
+        return np.asarray(value)
+    known = as_dtype(str(value.dtype).removeprefix("torch."))
+    if known is not None and known.numpy.isbuiltin != 1:  # NumPy cannot read it
+        found = array_of("result", value)
+        assert found is not None
+        return found[0]
+    return np.asarray(value.detach().cpu().resolve_conj().numpy())
 
 
 def differences(old: list[np.ndarray], new: list[np.ndarray]) -> str:

@@ -32,6 +32,7 @@ class Variant:
         used_bytes: Bytes per partition of SBUF and PSUM that its tiles need at most.
         capacity: Bytes per partition that SBUF and PSUM have.
         instructions: Number of instructions.
+        agreement: How its outputs compare with the right ones.
     """
 
     values: Values
@@ -44,6 +45,7 @@ class Variant:
     used_bytes: dict[str, int]
     capacity: dict[str, int]
     instructions: int
+    agreement: str = ""
 
     def free_bytes(self, region: str) -> int:
         """Return the bytes per partition of ``"sbuf"`` or ``"psum"`` that no tile ever needs."""
@@ -64,7 +66,7 @@ class Dropped(NamedTuple):
 
 
 class NoneLegalError(ValueError):
-    """No variant of a kernel is legal; the message has the reasons."""
+    """No variant of a kernel is legal and right; the message has the reasons."""
 
 
 def ranked(variants: Iterable[Variant]) -> list[list[Variant]]:
@@ -97,8 +99,9 @@ class Tuning:
         variants: The legal variants, best first.
         ties: Number of variants at the start of ``variants`` that are ties with the best.
         dropped: The others.
-        agreement: How the outputs of the best variant compare with those of the first one.
-        equal_bits: Whether all bits of these outputs are the same.
+        agreement: With whose outputs those of the variants were compared, and how the best one's
+            compare.
+        equal_bits: Whether all bits of these outputs are the same; False with a reference.
     """
 
     kernel: str

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import multiprocessing
 import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import ExitStack
-from dataclasses import fields
+from dataclasses import fields, replace
 from functools import partial
 from inspect import Signature
 from pathlib import Path
@@ -26,7 +27,8 @@ from nkisim.profiling.charts import memory_changes
 from nkisim.runs import Run
 from nkisim.trials import Arguments
 from nkisim.trials.arguments import given
-from nkisim.trials.comparison import tolerance_of
+from nkisim.trials.comparison import Expected
+from nkisim.trials.references import Reference, Refused
 from nkisim.trials.running import arrays_of, relative_change
 from nkisim.tuning.result import (
     Dropped,
@@ -48,7 +50,7 @@ class _Problem(NamedTuple):
 
     Attributes:
         kernel: The kernel, without bound arguments.
-        arguments: The arguments of the call.
+        arguments: The arguments of the call that are not in the space.
         target: Generation.
         options: Options of the profile.
         max_seconds: Limit of a variant.
@@ -74,6 +76,7 @@ def tune(
     space: Mapping[str, Iterable[Any]],
     target: str | None = None,
     *,
+    reference: Callable[..., Any] | None = None,
     jobs: int = 1,
     file: Path | None = None,
     max_seconds: float = 600.0,
@@ -82,14 +85,18 @@ def tune(
 ) -> Callable[..., Tuning]:
     """Return a callable that ranks the variants of ``kernel`` for its arguments.
 
-    Each variant runs once with values and every rule; those with an error are dropped with the
-    reason. The rest are ranked by predicted time. The outputs of the best one agree with those of
-    the first legal one, in the order of the space.
+    Each variant runs with values and every rule. Those with an error are dropped with the reason,
+    and those whose outputs are not right with the place of the worst element. The rest are ranked
+    by predicted time. Right is what the reference computes; without one, what the kernel computes
+    with the values of the call and its defaults, or where these are illegal, what the first legal
+    variant computes.
 
     Args:
         kernel: A function, with or without ``@jit``, ``kernel[lnc]``, or a ``functools.partial``.
         space: Values of parameters by name; they replace those of the call.
         target: As for ``profile``.
+        reference: A function of NumPy or torch, called with the arguments of the call that are not
+            parameters of the space.
         jobs: Number of processes; with more than one, the kernel must be a name of a module.
         file: The file to import in these processes; None where its module can be imported.
         max_seconds: Limit of one variant.
@@ -98,7 +105,7 @@ def tune(
 
     Raises:
         ValueError: The space is empty or has a name that is no parameter or a value that is no
-            constant, or no other process can import the kernel.
+            constant, or no other process can import the kernel. When called: the reference raises.
         NoneLegalError: When called: every variant is dropped.
     """
     wanted = as_kernel(kernel)
@@ -107,16 +114,20 @@ def tune(
         raise ValueError(f"jobs: got {jobs}, accepted: at least 1")
 
     def tuned(*args: Any, **kwargs: Any) -> Tuning:
-        call = given(Arguments(*wanted.arguments(args, kwargs)))
+        call = _without(wanted, space, given(Arguments(*wanted.arguments(args, kwargs))))
         problem = _Problem(
-            Kernel(wanted.function, wanted.cores), call, target, options, max_seconds
+            dataclasses.replace(wanted, bound=((), {})), call, target, options, max_seconds
         )
+        right = _right(problem, reference)
         results = []
-        for outcome in _outcomes(problem, variants, jobs, file):
-            results.append(outcome)
+        for tried in _outcomes(problem, variants, jobs, file):
+            if right is None and isinstance(tried.outcome, Variant):
+                name = f"the first legal variant, {shown(tried.outcome.values)}"
+                right = _Right(name, Expected(tried.outputs, call), tried.outputs)
+            results.append(tried if right is None else right.judged(tried))
             if progress is not None:
                 progress(len(results), len(variants))
-        return _ranked(problem, results)
+        return _ranked(problem.kernel.__name__, right, results)
 
     return tuned
 
@@ -154,6 +165,14 @@ def _variants(kernel: Kernel, space: Mapping[str, Iterable[Any]]) -> list[Values
     ]
 
 
+def _without(kernel: Kernel, space: Iterable[str], arguments: Arguments) -> Arguments:
+    """Return arguments without those that are in the space."""
+    call = Signature(kernel.parameters).bind_partial(*arguments.args, **arguments.kwargs)
+    for name in space:
+        call.arguments.pop(name, None)
+    return Arguments(call.args, call.kwargs)
+
+
 def _is_constant(value: Any) -> bool:
     if isinstance(value, tuple):
         return all(map(_is_constant, value))
@@ -165,8 +184,46 @@ def _is_constant(value: Any) -> bool:
 # -- runs ------------------------------------------------------------------------------------------
 
 
-def _tried(problem: _Problem, values: Values) -> Variant | Dropped:
+class _Tried(NamedTuple):
+    """A variant that has run.
+
+    Attributes:
+        outcome: The variant, or why it is dropped.
+        outputs: Its outputs.
+        call: Fields of ``Tuning`` that all variants share.
+    """
+
+    outcome: Variant | Dropped
+    outputs: list[np.ndarray]
+    call: dict[str, Any]
+
+
+def _tried(problem: _Problem, values: Values) -> _Tried:
     """Run one variant."""
+    found = _profile_of(problem, values)
+    if isinstance(found, Dropped):
+        return _Tried(found, [], {})
+    given = {name: text for name, text in found.arguments.items() if name not in values}
+    return _Tried(
+        Variant(
+            values=values,
+            latency_us=found.latency_us,
+            interval_us=found.interval_us,
+            bound_by=found.bound_by,
+            bound_share=found.bound_share,
+            hbm_bytes=found.hbm_bytes,
+            spill_bytes=found.spill_bytes,
+            used_bytes={region: _used_bytes(found, region) for region in found.capacity},
+            capacity=found.capacity,
+            instructions=sum(found.instructions.values()),
+        ),
+        arrays_of(_run(problem, values).outputs),
+        {"kernel": found.kernel, "target": found.target, "nki": found.nki, "arguments": given},
+    )
+
+
+def _profile_of(problem: _Problem, values: Values) -> Profile | Dropped:
+    """Return the profile of a legal variant."""
     predict = profile(
         problem.kernel,
         problem.target,
@@ -187,20 +244,7 @@ def _tried(problem: _Problem, values: Values) -> Variant | Dropped:
         text = str(error).partition("\n")[0]
         return Dropped(values, f"{type(error).__name__}: {text}" if text else type(error).__name__)
     errors = [finding for finding in found.findings if finding.severity == "error"]
-    if errors:
-        return Dropped(values, _finding(errors[0]))
-    return Variant(
-        values=values,
-        latency_us=found.latency_us,
-        interval_us=found.interval_us,
-        bound_by=found.bound_by,
-        bound_share=found.bound_share,
-        hbm_bytes=found.hbm_bytes,
-        spill_bytes=found.spill_bytes,
-        used_bytes={region: _used_bytes(found, region) for region in found.capacity},
-        capacity=found.capacity,
-        instructions=sum(found.instructions.values()),
-    )
+    return Dropped(values, _finding(errors[0])) if errors else found
 
 
 def _finding(finding: Finding) -> str:
@@ -219,8 +263,8 @@ def _used_bytes(found: Profile, region: str) -> int:
 
 def _outcomes(
     problem: _Problem, variants: list[Values], jobs: int, file: Path | None
-) -> Iterator[Variant | Dropped]:
-    """Yield the outcome of each variant, in order."""
+) -> Iterator[_Tried]:
+    """Yield the result of each variant, in order."""
     if jobs == 1:
         yield from map(partial(_tried, problem), variants)
         return
@@ -249,55 +293,80 @@ def _receive(file: Path | None, payload: bytes) -> None:
     _received.append(pickle.loads(payload))
 
 
-def _tried_here(values: Values) -> Variant | Dropped:
+def _tried_here(values: Values) -> _Tried:
     return _tried(_received[0], values)
 
 
-# -- ranking ---------------------------------------------------------------------------------------
+# -- comparison and ranking ------------------------------------------------------------------------
+
+_EQUAL = "all bits are the same"
 
 
-def _ranked(problem: _Problem, results: list[Variant | Dropped]) -> Tuning:
-    """Return the result, whose best variant computes what the first legal one computes."""
-    legal = [outcome for outcome in results if isinstance(outcome, Variant)]
-    dropped = [outcome for outcome in results if isinstance(outcome, Dropped)]
-    if not legal:
+class _Right(NamedTuple):
+    """What variants must compute.
+
+    Attributes:
+        name: Whose results these are.
+        expected: The results.
+        outputs: The outputs whose bits variants may have; empty with a reference.
+    """
+
+    name: str
+    expected: Expected
+    outputs: list[np.ndarray]
+
+    def judged(self, tried: _Tried) -> _Tried:
+        """Return a variant with its agreement, or dropped if it computes something else."""
+        variant = tried.outcome
+        if isinstance(variant, Dropped):
+            return tried
+        found = self.expected.compared(tried.outputs)
+        if not found.passed:
+            reason = f"computes something else than {self.name}: {found}"
+            return _Tried(Dropped(variant.values, reason), [], {})
+        same = self.outputs and not relative_change(self.outputs, tried.outputs)
+        variant = replace(variant, agreement=_EQUAL if same else str(found))
+        return _Tried(variant, [], tried.call)
+
+
+def _right(problem: _Problem, reference: Callable[..., Any] | None) -> _Right | None:
+    """Return what variants must compute; None if the kernel is illegal with its defaults."""
+    if reference is None:
+        usual = _tried(problem, {})
+        if isinstance(usual.outcome, Dropped):
+            return None
+        return _Right("the defaults", Expected(usual.outputs, problem.arguments), usual.outputs)
+    try:
+        expected = Expected(Reference(reference), problem.arguments)
+    except Refused as error:
+        raise ValueError(f"reference: {error}") from error
+    return _Right("the reference", expected, [])
+
+
+def _ranked(kernel: str, right: _Right | None, results: list[_Tried]) -> Tuning:
+    """Return the result."""
+    dropped = [tried.outcome for tried in results if isinstance(tried.outcome, Dropped)]
+    legal = [tried.outcome for tried in results if isinstance(tried.outcome, Variant)]
+    if right is None or not legal:
         reasons = "\n".join(dropped_lines(dropped))
-        raise NoneLegalError(f"no variant of {problem.kernel.__name__} is legal:\n{reasons}")
-    first = legal[0]
-    expected = arrays_of(_run(problem, first).outputs)
-    # Each variant may be off by the tolerance.
-    most = 2 * tolerance_of(problem.arguments, expected)
-    while True:
-        groups = ranked(legal)
-        best = groups[0][0]
-        report = _run(problem, best)
-        change = relative_change(expected, arrays_of(report.outputs))
-        compared = "all bits are the same"
-        if change:
-            compared = f"they differ by {change:.1e} of the largest element, accepted {most:.1e}"
-        if change <= most:
-            break
-        legal.remove(best)
-        dropped.append(Dropped(best.values, f"computes something else than the first: {compared}"))
-    names = set(best.values)
+        raise NoneLegalError(f"no variant of {kernel} is legal and right:\n{reasons}")
+    groups = ranked(legal)
+    best = groups[0][0]
     return Tuning(
-        kernel=report.kernel,
-        target=report.target,
-        nki=report.nki,
-        arguments={name: text for name, text in report.arguments.items() if name not in names},
+        **next(tried.call for tried in results if tried.call),
         variants=[variant for group in groups for variant in group],
         ties=len(groups[0]),
         dropped=dropped,
-        agreement=f"those of {shown(first.values)}: {compared}",
-        equal_bits=not change,
+        agreement=f"those of {right.name}: {best.agreement}",
+        equal_bits=best.agreement == _EQUAL,
     )
 
 
-def _run(problem: _Problem, variant: Variant) -> Report:
+def _run(problem: _Problem, values: Values) -> Report:
     """Run a legal variant once more, for its outputs."""
     names = {entry.name for entry in fields(SimOptions)}
     options = {name: value for name, value in problem.options.items() if name in names}
-    call = problem.call(variant.values)
+    call = problem.call(values)
     run = Run(
         problem.kernel,
         SimOptions(**{**options, "strictness": "check", "target": problem.target, "detect": ()}),

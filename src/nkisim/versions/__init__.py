@@ -36,6 +36,9 @@ _TRACED = VERSIONS[VERSIONS.index("0.7.0") :]
 _RUNNING: ContextVar[str | None] = ContextVar("nkisim_version", default=None)
 """The version by which the kernel of this context is judged; None outside a kernel."""
 
+JIT_CONFIGS = {"0.7.0": ("compile_config", "specialization_config")}
+"""Configurations that ``nki.jit`` takes as keyword arguments, by first version."""
+
 T = TypeVar("T")
 
 

@@ -17,7 +17,7 @@ ASSUMED: Mapping[str, Mapping[str, str]] = {
         "U7-05": "tiles of alloc_tiles lie side by side on chip, row by row",
         "U7-06": "the body of a compiled loop runs in each iteration of a simulation",
         "U7-07": "while_loop takes registers only",
-        "U7-08": "edges come from depends_on; kernels have no with_schedule here",
+        "U7-08": "with_schedule adds edges; one against the program's order has no effect",
         "U7-09": "== of objects compared fields before",
         "U7-10": "dynamic_range is an error with constant bounds too",
         "U7-11": "a scalar in Python control flow raises TypeError",

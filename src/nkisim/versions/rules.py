@@ -1,4 +1,4 @@
-"""Rule x version: the versions in which the rules of the kernel language hold.
+"""Rule x version: the versions in which rules hold that do not hold in all of them alike.
 
 From NKI 0.7.0 on Python executes a kernel, so most limits of the old front end are gone. The table
 follows what the documentation of a release states or implies. Rules that it does not list hold in
@@ -34,6 +34,7 @@ class Held(NamedTuple):
 _PYTHON = Held("off", "plain Python, which traces the kernel")
 _NAMED = Held("off", "named by the announcement of tracing", "stated")
 _VALUES = "results are Python's"
+_NOT_SEEN = Held("off", "nobody has reported it", "assumed")
 
 CHANGES: Mapping[str, Mapping[str, Held]] = {
     **{id: {"0.7.0": _NAMED} for id in ("L001", "L002", "L003", "L004", "L006", "L040", "L069")},
@@ -64,6 +65,7 @@ CHANGES: Mapping[str, Mapping[str, Held]] = {
     },
     "L037": {"0.7.0": Held("changes", "a name that the body rebinds: L073", "stated")},
     "L050": {"0.7.0": Held("off", "integers of Python; scalars that wrap: D054", "stated")},
+    "L053": {"0.7.0": Held("off", "Python orders the members of nc_version", "assumed")},
     "L057": {
         "0.7.0": Held("changes", "an object without value equality", "assumed", level="warning")
     },
@@ -78,6 +80,20 @@ CHANGES: Mapping[str, Mapping[str, Held]] = {
     "A016": {"0.7.0": Held("off", "assumed for the kernel's own signature too", "assumed")},
     "A017": {"0.7.0": Held("off", "identity, as in Python")},
     "A018": {"0.7.0": Held("changes", "a list is no key of a cache", "assumed", level="warning")},
+    **{
+        id: {"0.3.0": _NOT_SEEN, "0.5.0": Held("holds", "", "stated")}
+        for id in ("C040", "C041", "C042")
+    },
+    "C044": {"0.7.0": _NOT_SEEN},
+    **{id: {"0.3.0": _NOT_SEEN, "0.7.0": Held("holds", "", "stated")} for id in ("C045", "C046")},
+    "M050": {
+        "0.7.0": Held(
+            "changes", "its documentation has int32 offsets in SBUF", "stated", level="warning"
+        )
+    },
+    "M051": {"0.3.0": _NOT_SEEN, "0.6.0": Held("holds", "", "stated")},
+    "M052": {"0.6.0": _NOT_SEEN},
+    "R003": {"0.7.0": Held("off", "nl.affine_range is range, which is in order", "stated")},
     "A045": {
         "0.7.0": Held("changes", "also depends_on without kind, NKI_COMPILER_FRONTEND", "stated")
     },

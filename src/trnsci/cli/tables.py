@@ -17,6 +17,7 @@ from textwrap import fill
 
 import click
 
+from trnsci.cli.progress import progress
 from trnsci.cli.validate import choose_libraries
 
 _MOST_COLUMNS = 120
@@ -83,9 +84,18 @@ def coverage(libraries: tuple[str, ...], form: str, output: str | None) -> None:
     each level. The table tells which kernels ran, why others refused the operands, and which calls
     raise.
     """
+    from trnsci.core.examples import examples_of
     from trnsci.coverage import lines, render
 
-    write_or_show(render(lines(choose_libraries(libraries)), form), output)
+    chosen = choose_libraries(libraries)
+    with progress(sum(len(examples_of(library)) for library in chosen)) as steps:
+
+        def end(name: str) -> None:
+            steps.started(name)
+            steps.ended()
+
+        found = lines(chosen, end)
+    write_or_show(render(found, form), output)
 
 
 @click.command()

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import difflib
 import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from trnsci.cli.progress import progress
+
 if TYPE_CHECKING:
-    from trnsci.validation import Record, Task
+    from trnsci.validation import Task
 
 
 @click.command()
@@ -70,11 +70,13 @@ def validate(
     _require_known(kernels, chosen)
     _require_writable(home)
     failed = []
-    with _progress(todo) as show:
-        for record in run(
-            todo, home, values_on=values_on, path=path, jobs=jobs, started=show.started
-        ):
-            show.finished(record)
+
+    def begin(task: Task) -> None:
+        steps.started(f"{task.library}.{task.kernel}")
+
+    with progress(len(todo)) as steps:
+        for record in run(todo, home, values_on=values_on, path=path, jobs=jobs, started=begin):
+            steps.ended()
             if record.status == "failed":
                 failed.append(record)
     for record in failed:
@@ -142,41 +144,3 @@ def _require_device() -> None:
         raise click.UsageError(
             "--on device: no NeuronCore can be reached with AWS's NKI; `trnsci doctor` shows why"
         )
-
-
-class _Silent:
-    """No progress output: logs only need the result."""
-
-    def started(self, task: Task) -> None:
-        """Called when a kernel starts."""
-
-    def finished(self, record: Record) -> None:
-        """Called when it has ended."""
-
-
-class _Bar(_Silent):
-    """A progress bar with the current kernel."""
-
-    def __init__(self, bar: Any, total: int) -> None:
-        self._bar = bar
-        self._task = bar.add_task("", total=total)
-
-    def started(self, task: Task) -> None:
-        self._bar.update(self._task, description=f"{task.library}.{task.kernel}")
-
-    def finished(self, record: Record) -> None:
-        self._bar.advance(self._task)
-
-
-@contextmanager
-def _progress(todo: list[Task]) -> Iterator[_Silent]:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
-
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _Silent()
-        return
-    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
-    with Progress(*columns, console=console, transient=True) as bar:
-        yield _Bar(bar, len(todo))

@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+import nkisim
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.library import Library
 from trnsci.core.examples import Case
@@ -79,18 +80,11 @@ def launcher(library: Library) -> Launcher:
 
 
 def relative_error(got: Any, want: Any) -> float:
-    """Return the relative L2 error of a result, or tuple of results.
+    """Return the relative L2 error of a result, or of all parts of one.
 
-    It is infinite for unequal shapes and for NaN.
+    It is infinite for NaN, for unequal shapes, and for dtypes that cannot hold the result.
     """
-    pairs = list(zip(_flat(got), _flat(want), strict=False))
-    if len(_flat(got)) != len(_flat(want)) or any(g.shape != w.shape for g, w in pairs):
-        return float("inf")
-    distance = sum(float((_wide(g) - _wide(w)).abs().square().sum()) for g, w in pairs)
-    size = sum(float(_wide(w).abs().square().sum()) for _, w in pairs)
-    if distance != distance:
-        return float("inf")
-    return (distance / size) ** 0.5 if size else distance**0.5
+    return nkisim.compare(got, want)().norm
 
 
 def product_bound(a: Tensor, b: Tensor) -> float:
@@ -102,12 +96,3 @@ def product_bound(a: Tensor, b: Tensor) -> float:
     wide_a, wide_b = a.double(), b.double()
     magnitudes = float((wide_a.abs() @ wide_b.abs()).norm())
     return a.shape[-1] * unit_roundoff(torch.float32) * magnitudes / float((wide_a @ wide_b).norm())
-
-
-def _flat(result: Any) -> list[Tensor]:
-    parts = result if isinstance(result, (tuple, list)) else (result,)
-    return [torch.as_tensor(part) for part in parts]
-
-
-def _wide(part: Tensor) -> Tensor:
-    return part.to(torch.complex128 if part.is_complex() else torch.float64)

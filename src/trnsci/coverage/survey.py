@@ -67,8 +67,15 @@ class Line:
     cells: dict[str, Cell]
 
 
-def lines(libraries: Iterable[str] = LIBRARIES) -> list[Line]:
-    """Return a line for every example of the libraries and level of precision."""
+def lines(
+    libraries: Iterable[str] = LIBRARIES, ended: Callable[[str], None] = lambda name: None
+) -> list[Line]:
+    """Return a line for every example of the libraries and level of precision.
+
+    Args:
+        libraries: Import names.
+        ended: Called with the name of each example after its calls.
+    """
     found = []
     with on_simulator():
         for library in libraries:
@@ -77,6 +84,7 @@ def lines(libraries: Iterable[str] = LIBRARIES) -> list[Line]:
                 for level in sorted(LEVELS, key=lambda level: level != BASE):
                     cells = {dtype: outcome_of(library, name, dtype, level) for dtype in DTYPES}
                     found.append(Line(library, function, case, level, cells))
+                ended(f"{library}.{name}")
     return found
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import traceback
 import warnings
-from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from datetime import UTC, datetime
 from importlib import import_module
+from math import isfinite
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -39,6 +40,7 @@ class _Observer:
         advice: Whether to search for changes that make the kernel faster.
         always: Whether the kernel needs values on all generations.
         findings: Ids by generation.
+        first: The first finding of each id.
         instructions, hbm_bytes: Counts of one launch.
         speed: Predicted device time by generation.
     """
@@ -49,6 +51,7 @@ class _Observer:
         self.advice = advice
         self.always = False
         self.findings: dict[str, list[str]] = {}
+        self.first: dict[str, nkisim.Finding] = {}
         self.instructions = 0
         self.hbm_bytes = 0
         self.speed: dict[str, dict[str, Any]] = {}
@@ -76,9 +79,14 @@ class _Observer:
 
     def _checked(self, kernel: Any, generation: str, arguments: Any, **options: Any) -> Any:
         report = nkisim.check(kernel, target=generation, **options)(*arguments)
-        ids = Counter(finding.rule.id for finding in report.findings)
-        self.findings.setdefault(generation, []).extend(ids)
+        self._keep(generation, report.findings)
         return report
+
+    def _keep(self, generation: str, findings: Iterable[nkisim.Finding]) -> None:
+        ids = self.findings.setdefault(generation, [])
+        for finding in findings:
+            ids.append(finding.rule.id)
+            self.first.setdefault(finding.rule.id, finding)
 
     def _check_and_predict(
         self, kernel: Any, generation: str, arguments: Any, values: bool
@@ -88,7 +96,7 @@ class _Observer:
         if found is None:
             self._checked(kernel, generation, arguments, values=values)
         else:
-            self.findings.setdefault(generation, []).extend(f.rule.id for f in found.findings)
+            self._keep(generation, found.findings)
 
     def _predict(
         self, kernel: Any, generation: str, arguments: Any, **options: Any
@@ -171,6 +179,7 @@ def run_case(
     except Exception as raised:
         place = traceback.extract_tb(raised.__traceback__)[-1]
         message = f"{type(raised).__name__}: {raised} ({place.name}, line {place.lineno})"
+        message = "; ".join(filter(None, (_findings(observer), message)))
     return Record(
         library=library,
         kernel=kernel,
@@ -198,13 +207,25 @@ def run_case(
 
 
 def _fault(error: float, bound: float, launches: int, observer: _Observer) -> str:
-    """Return the error of a finished run, or the empty string."""
+    """Return the error of a finished run, or the empty string; findings explain wrong results."""
     if not launches:
         return "the public call did not launch the kernel"
+    findings = _findings(observer)
     if not error <= bound:
-        return f"the result is off by {error:.2g}, allowed {bound:.2g}"
-    found = {name: sorted(set(observer.findings.get(name, ()))) for name in GENERATIONS}
-    return "; ".join(f"{name} finds {', '.join(ids)}" for name, ids in found.items() if ids)
+        size = f"{error:.2g}" if isfinite(error) else "a NaN, an infinity or another shape"
+        text = f"the result is off by {size}, allowed {bound:.2g}"
+        return f"{findings}; {text}" if findings else text
+    return findings
+
+
+def _findings(observer: _Observer) -> str:
+    """Return each finding once, with its line and the generations that have it."""
+    texts = []
+    for rule, finding in observer.first.items():
+        found = [name for name in GENERATIONS if rule in observer.findings.get(name, ())]
+        place = f"{Path(finding.file).name}:{finding.line}"
+        texts.append(f"{finding.summary}, {place}, on {', '.join(found)}")
+    return "; ".join(texts)
 
 
 @contextmanager

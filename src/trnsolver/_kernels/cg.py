@@ -25,6 +25,7 @@ from trnsolver._kernels.scalars import (
     product_of,
     root_of,
 )
+from trnsolver._kernels.shares import item, stores, turns
 
 
 @nki.jit
@@ -52,7 +53,8 @@ def conjugate_gradients(
     blocks = (n + width - 1) // width
     counting = nl.ndarray((1, max_iter + 1), dtype=nl.float32, buffer=nl.sbuf)
     nisa.iota(dst=counting, pattern=[[1, max_iter + 1]], offset=0, channel_multiplier=0)
-    for q in range(batch):
+    for turn in range(turns(batch)):
+        q = item(turn, batch)
         matrix = new_matrix(width, blocks, blocks * width)
         load_symmetric(matrix, a, q)
         b, x = load_vector(rhs, q, width, blocks), load_vector(x0, q, width, blocks)
@@ -78,8 +80,9 @@ def conjugate_gradients(
             cg_step(matrix, x, r, p, rho, norm, going, inverse, tol)
             nisa.tensor_scalar(dst=place, data=place, op0=nl.add, operand0=1.0)
             put(norms, counting, place, norm)
-        store_vector(out, q, x)
-        nisa.dma_copy(dst=history[q : q + 1, 0 : max_iter + 1], src=norms)
+        if stores(turn, batch):
+            store_vector(out, q, x)
+            nisa.dma_copy(dst=history[q : q + 1, 0 : max_iter + 1], src=norms)
     return out, history
 
 

@@ -41,6 +41,7 @@ from trnsolver._kernels.jacobi import (
     tournament,
 )
 from trnsolver._kernels.limits import EIGH_ORDER
+from trnsolver._kernels.shares import item, stores, turns
 from trnsolver._kernels.symmetric import (
     LAST,
     diagonal_column,
@@ -78,7 +79,8 @@ def block_jacobi_eigh(
     game = tournament(tables, decay_of(sweeps, rounds * blocks * (width - 1)))
     stationary = nl.ndarray((width, blocks, 2, width), dtype=nl.float32, buffer=nl.sbuf)
     nisa.memset(dst=stationary, value=0.0)
-    for q in range(batch):
+    for turn in range(turns(batch)):
+        q = item(turn, batch)
         d = new_matrix(width, blocks, order)
         vt = new_matrix(width, blocks, order)
         t = new_matrix(width, blocks, order)
@@ -94,7 +96,8 @@ def block_jacobi_eigh(
         refresh_blocks(d, vt, t, x, a, q, inverse)
         for _ in nl.dynamic_range(0, rounds):
             block_round(d, vt, t, x, stationary, moves, game)
-        store_sorted(w, v, rest, q, d, vt, t, x, scale)
+        if stores(turn, batch):
+            store_sorted(w, v, rest, q, d, vt, t, x, scale)
     return w, v, rest
 
 

@@ -26,6 +26,7 @@ from trnsolver._kernels.jacobi import (
     jacobi_round,
     tournament,
 )
+from trnsolver._kernels.shares import item, stores, turns
 from trnsolver._kernels.symmetric import (
     LAST,
     belonging,
@@ -66,7 +67,9 @@ def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:
     copies = slots // order
     mine = belonging(order, copies)
     eye = identity(slots)
-    for first in range(0, batch, copies):
+    tiles = (batch + copies - 1) // copies
+    for turn in range(turns(tiles)):
+        first = item(turn, tiles) * copies
         dw = nl.ndarray((slots, 2 * slots), dtype=nl.float32, buffer=nl.sbuf)
         count = min(copies, batch - first)
         load_tile(dw, a, first, count, order)
@@ -87,7 +90,8 @@ def jacobi_eigh(a: Tile, tables: Tile, sweeps: int) -> tuple[Tile, Tile, Tile]:
         ef = first_pairs(dw, eye, game)
         for _ in nl.dynamic_range(0, order - 1):
             jacobi_round(dw, ef, game)
-        store_tile(w, v, rest, dw, scale, mine, first, count, order)
+        if stores(turn, tiles):
+            store_tile(w, v, rest, dw, scale, mine, first, count, order)
     return w, v, rest
 
 

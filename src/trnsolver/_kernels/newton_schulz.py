@@ -39,6 +39,7 @@ from trnsolver._kernels.scalars import (
     root_of,
     sum_of_squares,
 )
+from trnsolver._kernels.shares import item, stores, turns
 
 
 @nki.jit
@@ -118,7 +119,8 @@ def inverse_root(a: Tile, max_iter: int, tol: float) -> tuple[Tile, Tile, Tile]:
     residuals = nl.ndarray((batch, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     width = block_width(n)
     blocks = (n + width - 1) // width
-    for q in range(batch):
+    for turn in range(turns(batch)):
+        q = item(turn, batch)
         y_t = new_matrix(width, blocks, blocks * width)
         z = new_matrix(width, blocks, blocks * width)
         t = new_matrix(width, blocks, blocks * width)
@@ -139,9 +141,10 @@ def inverse_root(a: Tile, max_iter: int, tol: float) -> tuple[Tile, Tile, Tile]:
         for _ in nl.dynamic_range(0, max_iter):
             root_step(y_t, z, t, new_y, new_z, transposed, last, count, going, n, tol)
         scale_matrix(z, root_of(size))
-        store_matrix(out, q, z)
-        nisa.dma_copy(dst=steps[q : q + 1, 0:1], src=count[0:1, 0:1])
-        nisa.dma_copy(dst=residuals[q : q + 1, 0:1], src=last[0:1, 0:1])
+        if stores(turn, batch):
+            store_matrix(out, q, z)
+            nisa.dma_copy(dst=steps[q : q + 1, 0:1], src=count[0:1, 0:1])
+            nisa.dma_copy(dst=residuals[q : q + 1, 0:1], src=last[0:1, 0:1])
     return out, steps, residuals
 
 

@@ -22,6 +22,7 @@ from trnsolver._kernels.block_matrix import run_starts
 from trnsolver._kernels.elimination import reciprocal_root
 from trnsolver._kernels.jacobi import Tournament, first_pairs, jacobi_round, tournament
 from trnsolver._kernels.limits import SVD_ROWS
+from trnsolver._kernels.shares import item, stores, turns
 from trnsolver._kernels.symmetric import (
     diagonal_column,
     exponent_scale,
@@ -61,7 +62,8 @@ def jacobi_svd(a: Tile, tables: Tile, sweeps: int, ordered: bool) -> tuple[Tile,
     # No damping: it would hold back rotations of small columns as for equal eigenvalues.
     game = tournament(tables, 1.0)
     tiles = (m + TILE - 1) // TILE
-    for q in range(batch):
+    for turn in range(turns(batch)):
+        q = item(turn, batch)
         columns = nl.ndarray((order, tiles * TILE), dtype=nl.float32, buffer=nl.sbuf)
         rows = nl.ndarray((TILE, tiles, order), dtype=nl.float32, buffer=nl.sbuf)
         v_t = identity(order)
@@ -69,7 +71,8 @@ def jacobi_svd(a: Tile, tables: Tile, sweeps: int, ordered: bool) -> tuple[Tile,
         for _ in nl.dynamic_range(0, sweeps):
             sweep(columns, rows, v_t, game)
         gram = gram_matrix(rows, columns)
-        store_factors(u, values, vh, rest, q, columns, v_t, gram, scale, ordered)
+        if stores(turn, batch):
+            store_factors(u, values, vh, rest, q, columns, v_t, gram, scale, ordered)
     return u, values, vh, rest
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 import trnblas
-from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.launch import Launcher, on_both_cores
 from trnsci.core.numbers.constants import Constants
 from trnsci.core.numbers.planes import embedded, joined
 from trnsci.core.tiles.hardware import TILE
@@ -106,7 +106,9 @@ def _eigh(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]
         copies = max(1, min(batch, TILE // order))
         (tables,) = _TABLES((order, copies))
         length = -(-limits.eigh_instructions(n) // copies)
-        w, v, rest = _launched(launch, eigh_tile.jacobi_eigh, (a,), length, tables, sweeps)
+        w, v, rest = _launched(
+            launch, on_both_cores(launch, eigh_tile.jacobi_eigh), (a,), length, tables, sweeps
+        )
     elif n > limits.EIGH_ORDER:
         return eigh_by_division(launch, a, max_sweeps, limits.EIGH_ORDER)
     else:
@@ -121,7 +123,7 @@ def eigh_in_groups(
     (tables,) = _TABLES((2 * -(-a.shape[-1] // groups), 1))
     moves = tuple(slot_permutation(groups))
     length = limits.eigh_instructions(a.shape[-1])
-    kernel = eigh_blocks.block_jacobi_eigh
+    kernel = on_both_cores(launch, eigh_blocks.block_jacobi_eigh)
     w, v, rest = _launched(launch, kernel, (a,), length, tables, moves, sweeps)
     return w, v, rest
 
@@ -194,7 +196,7 @@ def _svd(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor, 
     if n <= TILE:
         (tables,) = _TABLES((n + n % 2, 1))
         length = limits.svd_instructions(m, n)
-        kernel = svd_kernels.jacobi_svd
+        kernel = on_both_cores(launch, svd_kernels.jacobi_svd)
         u, s, vh, rest = _launched(launch, kernel, (a,), length, tables, sweeps, True)
     else:
         u, s, vh, rest = svd_of_groups(launch, a, 2 * -(-n // TILE), sweeps)
@@ -233,11 +235,12 @@ def svd_of_groups(
     launch: Launcher, a: Tensor, groups: int, sweeps: int
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return U, s, V^T and the largest cosine between columns of U, by block Jacobi."""
+    kernel = on_both_cores(launch, svd_kernels.jacobi_svd)
 
     def rotated_pair(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (tables,) = _TABLES((x.shape[-1], 1))
         length = limits.svd_instructions(*x.shape[-2:])
-        u, s, vh, _ = _launched(launch, svd_kernels.jacobi_svd, (x,), length, tables, 1, False)
+        u, s, vh, _ = _launched(launch, kernel, (x,), length, tables, 1, False)
         return u, s, vh
 
     with trnblas.backend(launch.path):
@@ -307,7 +310,7 @@ def inv_sqrt_spd_ns(
     launch: Launcher, a: Tensor, max_iter: int, tol: float
 ) -> tuple[Tensor, Tensor, Tensor]:
     length = limits.root_instructions(a.shape[-1])
-    kernel = newton_schulz.inverse_root
+    kernel = on_both_cores(launch, newton_schulz.inverse_root)
     z, steps, residual = _launched(launch, kernel, (a,), length, max_iter, tol)
     return z, steps[:, 0], residual[:, 0]
 
@@ -326,7 +329,7 @@ def cg(
     launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, max_iter: int
 ) -> tuple[Tensor, Tensor]:
     length = limits.cg_instructions(a.shape[-1])
-    kernel = cg_kernels.conjugate_gradients
+    kernel = on_both_cores(launch, cg_kernels.conjugate_gradients)
     x, residuals = _launched(launch, kernel, (a, rhs, x0), length, tol, max_iter)
     return x, residuals
 

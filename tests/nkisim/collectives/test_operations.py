@@ -13,7 +13,7 @@ from oracles import collectives as oracle
 from pairwise import pairwise
 from tiles import hbm, sbuf, stored
 
-from .harness import DTYPES, OPS, assert_each_equal, inputs, launch, outputs
+from .harness import DTYPES, OPS, SHORT_KERNELS, assert_each_equal, inputs, launch, outputs
 
 MEMORIES = ["hbm", "sbuf"]
 GROUPS = [
@@ -256,7 +256,8 @@ def test_an_argument_reduced_in_place_comes_back_to_the_caller():
     data = inputs(2, (4, 4))
     wanted = oracle.all_reduce(data, world(2), "add")
     mine = [array.copy() for array in data]
-    assert_each_equal(nkisim.simulate(in_place, ranks=2)([[a] for a in mine]), wanted)
+    simulated = nkisim.simulate(in_place, ranks=2, ignore=SHORT_KERNELS)
+    assert_each_equal(simulated([[a] for a in mine]), wanted)
     assert_each_equal(mine, wanted)
 
 

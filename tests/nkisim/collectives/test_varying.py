@@ -201,7 +201,7 @@ def test_places_are_for_gen4_from_0_6_on(nki):
 
 MISFITS = {
     "two rows": [[1, 1], [0, 1]],
-    "four rows": [[1, 1], [0, 1], [0, 0], [0, 1]],
+    "five rows": [[1, 1], [0, 1], [0, 0], [0, 1], [0, 0]],
     "a column too many": [[1, 1, 0], [0, 1, 0], [0, 0, 0]],
     "beyond the source": [[1, 1], [0, 8], [0, 0]],
     "beyond its slot": [[5, 1], [0, 1], [0, 0]],

@@ -1,7 +1,12 @@
-"""Cheats: kernels that want to pass without computing a.T @ b, each with the fault that tells.
+"""Cheats: kernels that want to pass without computing a.T @ b, or with files that do more.
 
-A cheat is text behind the kernels of ``right.py``.
+A cheat is text behind the kernels of ``right.py``, with a fate as in ``forgeries``; ``SLOWER`` ones
+pass with the time of the program that they ask for, which has an instruction more in some calls.
 """
+
+from .forgeries import HONEST, NO_VERDICT
+
+SLOWER = "slower"
 
 CHEATS = {
     "zeros": (
@@ -63,7 +68,7 @@ def cheat(a, b):
 """,
     ),
     "a cache between calls": (
-        "trace-time",
+        "result",
         """
 CALLS = []
 
@@ -78,7 +83,7 @@ def cheat(a, b):
 """,
     ),
     "an instruction patched": (
-        "hazard",
+        HONEST,
         """
 nisa.memset = lambda **given: None
 
@@ -88,7 +93,7 @@ def cheat(a, b):
 """,
     ),
     "an instruction patched out of sight": (
-        "patched",
+        HONEST,
         """
 def swap(module, name):
     module.memset = lambda **given: None
@@ -101,7 +106,7 @@ def cheat(a, b):
 """,
     ),
     "the comparison patched": (
-        "hazard",
+        "result",
         """
 import numpy
 numpy.allclose = lambda *given, **options: True
@@ -126,7 +131,7 @@ def cheat(a, b):
 """,
     ),
     "the reference's file read": (
-        "hazard",
+        HONEST,
         """
 TEXT = open(__file__.replace("cheat.py", "reference.py")).read()
 
@@ -136,7 +141,7 @@ def cheat(a, b):
 """,
     ),
     "the reference imported": (
-        "hazard",
+        HONEST,
         """
 from reference import matmul as reference
 
@@ -154,7 +159,7 @@ def cheat(a, b):
 """,
     ),
     "a shell": (
-        "hazard",
+        NO_VERDICT,
         """
 import os
 os.system("touch /tmp/nkisim-cheat")
@@ -165,7 +170,7 @@ def cheat(a, b):
 """,
     ),
     "a shell found among the classes": (
-        "hazard",
+        HONEST,
         """
 POPEN = [c for c in ().__class__.__base__.__subclasses__() if c.__name__ == "Popen"]
 
@@ -175,7 +180,7 @@ def cheat(a, b):
 """,
     ),
     "a file opened out of sight": (
-        "guard",
+        NO_VERDICT,
         """
 import operator
 NAMES = operator.attrgetter("_" + "_globals_" + "_")
@@ -197,7 +202,7 @@ def cheat(a, b):
 """,
     ),
     "the bytes of tensors by their private name": (
-        "hazard",
+        "S001",
         """
 @nki.jit
 def cheat(a, b):
@@ -208,7 +213,7 @@ def cheat(a, b):
 """,
     ),
     "values read while tracing": (
-        "trace-time",
+        SLOWER,
         """
 import operator
 TEXT, COUNT = operator.methodcaller("__repr__"), operator.methodcaller("count", "-")
@@ -222,7 +227,7 @@ def cheat(a, b):
 """,
     ),
     "another program for the prediction": (
-        "trace-time",
+        SLOWER,
         """
 SHAPES = []
 
@@ -246,7 +251,7 @@ def cheat(a, b):
 """,
     ),
     "an answer sent over the channel": (
-        "hazard",
+        NO_VERDICT,
         """
 import socket
 CHANNEL = socket.socket(fileno=3)
@@ -257,7 +262,7 @@ def cheat(a, b):
 """,
     ),
     "another process": (
-        "hazard",
+        NO_VERDICT,
         """
 import multiprocessing
 multiprocessing.Process(target=print).start()

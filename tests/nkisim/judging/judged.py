@@ -23,4 +23,4 @@ def verdict_of(
     beside.write_text("def matmul(a, b):\n    return a.T @ b\n")
     limits = Limits(**settings.pop("limits", {}))
     given = Settings(limits=limits, **{**QUICK, **settings})
-    return verdict_on(file, kernel, reference, given, cases, reference_file=beside)
+    return verdict_on(file, kernel, reference, given, cases)

@@ -1,4 +1,4 @@
-"""The child runs the text that the parent has read: no bytecode, no other file, no later text."""
+"""The recording child runs the text of the kernel's file, not its bytecode, and what it imports."""
 
 import importlib.util
 import py_compile
@@ -83,23 +83,21 @@ def contents(folder):
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-@pytest.mark.parametrize("bytecode", [NEXT_TO_THE_FILE, IN_A_FOLDER], indirect=True)
+@pytest.mark.parametrize(
+    "bytecode",
+    [NEXT_TO_THE_FILE, pytest.param(IN_A_FOLDER, marks=pytest.mark.slow)],
+    indirect=True,
+)
 def test_bytecode_of_another_kernel_is_not_run(bytecode, tmp_path):
     bytecode(tmp_path / "cheat.py", RIGHT + AS_IT_IS)
     verdict = judged(tmp_path, RIGHT + ZEROS)
     assert [fault.kind for fault in verdict.faults] == ["result"], verdict
 
 
-def test_bytecode_of_another_helper_is_not_run(bytecode, tmp_path):
-    (tmp_path / "helper.py").write_text("FACTOR = 0.5\n")
-    bytecode(tmp_path / "helper.py", "FACTOR = 1.0\n")
-    verdict = judged(tmp_path, WITH_HELPER + SCALED)
-    assert [fault.kind for fault in verdict.faults] == ["result"], verdict
-
-
+@pytest.mark.slow
 def test_a_right_kernel_passes_next_to_bytecode_which_stays(bytecode, tmp_path):
     (tmp_path / "helper.py").write_text("FACTOR = 1.0\n")
-    bytecode(tmp_path / "helper.py", "FACTOR = 0.5\n")
+    bytecode(tmp_path / "helper.py", "FACTOR = 1.0\n")
     bytecode(tmp_path / "cheat.py", RIGHT + ZEROS)
     before = set(contents(tmp_path))
     verdict = judged(tmp_path, WITH_HELPER + SCALED)
@@ -115,39 +113,32 @@ def test_no_bytecode_is_written(tmp_path, monkeypatch):
     assert names == ["cheat.py", "helper.py", "reference.py"]
 
 
-def test_a_text_that_is_written_after_the_reading_is_not_run(tmp_path, monkeypatch):
-    read = entry.read_file
-
-    def read_then_replaced(file, reference):
-        found = read(file, reference)
-        file.write_text(RIGHT + AS_IT_IS)
-        return found
-
-    monkeypatch.setattr(entry, "read_file", read_then_replaced)
-    verdict = judged(tmp_path, RIGHT + ZEROS)
-    assert [fault.kind for fault in verdict.faults] == ["result"], verdict
-
-
-def test_a_library_is_not_hidden_by_a_file_of_its_name(bytecode, tmp_path):
-    (tmp_path / "cmath.py").write_text("pi = 0.0\n")
-    bytecode(tmp_path / "cmath.py", "pi = 0.0\n")
-    verdict = judged(tmp_path, "from cmath import pi\nFACTOR = round(pi) - 2\n" + RIGHT + SCALED)
+@pytest.mark.parametrize("name", ["ml_dtypes", "threadpoolctl"])
+def test_a_file_of_the_name_of_a_library_is_not_loaded_in_its_place(name, tmp_path, monkeypatch):
+    """Not even where its folder is the first one in which Python looks for modules."""
+    (tmp_path / f"{name}.py").write_text("raise SystemExit\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    verdict = judged(tmp_path, f"import {name}\n" + RIGHT + AS_IT_IS)
     assert verdict.passed, verdict
 
 
-@pytest.mark.parametrize("name", ["os", "threadpoolctl"])
-def test_a_file_of_the_name_of_a_library_does_not_make_it_harmless(name, tmp_path):
-    """Python imports the library, which is loaded, and not the file that can be read."""
-    (tmp_path / f"{name}.py").write_text("FACTOR = 1.0\n")
-    verdict = judged(tmp_path, f"import {name}\n" + RIGHT + AS_IT_IS)
-    assert [fault.kind for fault in verdict.faults] == ["hazard"], verdict
+def test_libraries_that_nothing_has_loaded_yet_can_be_used(tmp_path):
+    text = "import string\nimport numpy as np\n\nSCALE = len(string.digits)\n" + RIGHT + AS_IT_IS
+    text += """
+def nkisim_examples():
+    a, b = np.random.default_rng(0).uniform(size=(2, 128, 64)).astype(np.float32)
+    return [(cheat, (a, b))]
+"""
+    verdict = verdict_of(tmp_path, text, "cheat", matmul, **QUICK)
+    assert verdict.passed, verdict
 
 
 def test_machine_code_next_to_the_kernel_is_not_loaded(tmp_path):
     (tmp_path / "helper.py").write_text("FACTOR = 1.0\n")
     (tmp_path / f"helper{EXTENSION_SUFFIXES[0]}").write_bytes(b"no library")
     verdict = judged(tmp_path, WITH_HELPER + SCALED)
-    assert [fault.kind for fault in verdict.faults] == ["guard"], verdict
+    assert verdict.outcome == "no verdict", verdict
+    assert "helper" in verdict.unheld
 
 
 def test_a_kernel_in_a_package_is_judged_with_the_files_around_it(tmp_path):
@@ -160,10 +151,9 @@ def test_a_kernel_in_a_package_is_judged_with_the_files_around_it(tmp_path):
     )
     (folder / "parts.py").write_text("from package import SCALE\n")
     assert judged(folder, WITH_HELPER.replace("helper", ".helper") + SCALED).passed
-    (tmp_path / "package" / "__init__.py").write_text("import os\nSCALE = 1.0\n")
+    (tmp_path / "package" / "__init__.py").write_text("import os\nSCALE = os.getpid() and 0.5\n")
     verdict = judged(folder, WITH_HELPER.replace("helper", ".helper") + SCALED)
-    assert verdict.faults[0].kind == "hazard", verdict
-    assert verdict.faults[0].file == str(tmp_path / "package" / "__init__.py")
+    assert [fault.kind for fault in verdict.faults] == ["result"], verdict
 
 
 def test_a_text_in_another_encoding_is_what_runs(tmp_path):
@@ -179,9 +169,9 @@ def test_a_text_in_another_encoding_is_what_runs(tmp_path):
 @pytest.mark.parametrize(
     "line", ["from ......... import x", "from .absent import x", "import absent"]
 )
-def test_an_import_of_nothing_that_is_known_is_a_hazard(line, tmp_path):
+def test_an_import_of_nothing_that_is_known_is_a_fault(line, tmp_path):
     verdict = judged(tmp_path, f"{line}\n" + RIGHT + AS_IT_IS)
-    assert [fault.kind for fault in verdict.faults] == ["hazard"], verdict
+    assert [fault.kind for fault in verdict.faults] == ["import"], verdict
 
 
 @pytest.mark.parametrize("text", ["x = " + "(" * 500 + ")" * 500, "x = '\0'", "def"])

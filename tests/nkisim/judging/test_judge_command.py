@@ -1,14 +1,17 @@
 """``nkisim judge`` and ``--baseline``: statuses, the JSON format, and comparisons with before."""
 
 import json
+import runpy
 import signal
 import subprocess
 import sys
 
+import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
 
+import nkisim
 from nkisim.cli import commands
 from nkisim.judging import KINDS
 
@@ -31,7 +34,7 @@ def narrow(x):
 SHAPES = ("--shapes", "x=f32[128,64]")
 KEYS = (
     "schema passed error summary latency_us latency_ms outcome kernel file target nki legal right "
-    "fast next faults seed seconds"
+    "fast next faults programs seed seconds"
 )
 
 
@@ -98,6 +101,61 @@ def test_mistakes_on_the_command_line(command, reference, kernel, options, text)
     status, out, error = judged(command, reference, *options, kernel=kernel)
     assert (status, out) == (2, "")
     assert text in error
+
+
+UNEQUAL = """
+@nki.jit
+def unequal(x):
+    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=tile, src=x)
+    scales = [1.0, 1.5, 1.25]
+    for i in nl.dynamic_range(0, 3):
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scales.pop())
+    return stored(tile, x.dtype)
+"""
+
+
+def test_no_verdict_on_what_no_program_can_hold(command, tmp_path):
+    (tmp_path / "kernels.py").write_text(RIGHT + UNEQUAL)
+    status, out, _ = judged(command, "scale", *SHAPES, "--format", "json", kernel="unequal")
+    found = json.loads(out)
+    assert (status, found["outcome"], found["passed"]) == (6, "no verdict", False)
+    assert found["error"] == "a loop of the device whose iterations differ"
+    assert found["summary"].endswith(f"no verdict, {found['error']}")
+    assert (found["faults"], found["fast"], found["programs"]) == ([], None, {})
+
+
+def test_a_program_where_a_kernel_may_stand(command, tmp_path):
+    made = ("--reference", "reference.py::scale", *SHAPES, "--format", "json")
+    status, out, _ = command("judge", "kernels.py::scale", *made, "--source", "judged.py")
+    assert status == 0
+    by_file = json.loads(out)
+    text = (tmp_path / "judged.py").read_text()
+    assert text.count("def scale(x):") == len(by_file["programs"])
+    assert all(digest in text for digest in by_file["programs"])
+    compile(text, "judged.py", "exec")
+
+    nkisim.install()
+    try:
+        kernels = runpy.run_path(str(tmp_path / "kernels.py"))
+    finally:
+        nkisim.uninstall()
+    program = nkisim.record(kernels["scale"])(np.ones((128, 64), np.float32))
+    program.save(tmp_path / "scale.json")
+    status, out, _ = command("judge", "scale.json", "--reference", "reference.py::scale")
+    assert status == 0
+    assert "scale on gen3, NKI 0.3.0: right" in out
+    status, out, _ = command(
+        "judge", "scale.json", "--reference", "reference.py::other", "--format", "json"
+    )
+    by_program = json.loads(out)
+    assert (status, by_program["outcome"]) == (1, "wrong")
+    assert [*by_program["programs"]] == [program.digest]
+
+    (tmp_path / "scale.json").write_text('{"program": 1}')
+    status, out, error = command("judge", "scale.json", "--reference", "reference.py::scale")
+    assert (status, out) == (2, "")
+    assert "no program" in error
 
 
 def test_the_reference_is_in_another_file(command):

@@ -300,6 +300,13 @@ def test_collectives_take_time_and_their_results_are_awaited():
     assert len(awaited) == 2 * 4  # the load of the total and the store of the result, by rank
 
 
+def test_two_cores_of_a_rank_take_part_in_a_collective_as_one():
+    kernel = nkisim.jit(reduced(16, True, 2))[2]
+    found = profiled(kernel, [(zeros(128, 16),)] * 2, ranks=2)
+    spans = [span for span in found.timeline if span.name == "all_reduce"]
+    assert len({span.start_us for span in spans}) == 1
+
+
 def test_a_late_rank_delays_the_others():
     def kernel(x, late):
         total = nl.ndarray((128, 16), dtype=x.dtype, buffer=nl.shared_hbm)
@@ -311,7 +318,9 @@ def test_a_late_rank_delays_the_others():
         nisa.dma_copy(dst=mine, src=tile)
         group = ncc.ReplicaGroup([[0, 1]])
         ncc.all_reduce(srcs=[mine], dsts=[total], replica_group=group, op=nl.add)
-        return total
+        out = nl.ndarray((128, 16), dtype=x.dtype, buffer=nl.shared_hbm)
+        nisa.dma_copy(dst=out, src=total)
+        return out
 
     def starts(late):
         x = zeros(128, 16)

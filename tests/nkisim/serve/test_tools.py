@@ -47,6 +47,8 @@ def test_a_session(tmp_path):
     scaled = written(tmp_path, SCALED, "scaled.py")
     reference = written(tmp_path, REFERENCE, "reference.py") + "::doubled"
 
+    tuning = {"space": "FACTOR=4.0,2.0", "reference": reference}
+
     async def talk(client):
         listed = (await client.list_tools()).tools
         answers = [
@@ -59,24 +61,29 @@ def test_a_session(tmp_path):
             await text(client, "find", words="nisa.multiply"),
             await text(client, "judge", path=good, reference=reference),
             await text(client, "judge", path=wrong, reference=reference, kernel="double"),
-            await text(client, "tune", path=scaled, kernel="double", space="FACTOR=2.0,4.0"),
+            await text(client, "tune", path=scaled, kernel="double", **tuning),
             await text(client, "judge", path=good, reference="reference.py::doubled"),
             await text(client, "check", path=crashing),
             await text(client, "check", path="kernel.py"),
             await text(client, "check", path=good),  # the server goes on
+            await text(client, "check", source=GOOD),
+            await text(client, "fix", source=BAD),
+            await text(client, "judge", source=GOOD, reference=reference),
+            await text(client, "fix", source=BAD, write=True),
+            await text(client, "check"),
         ]
         return listed, answers, await at_once(client, good)
 
     listed, answers, replies = session(talk)
-    assert set(replies) == {answers[-1]}
+    assert set(replies) == {answers[13]}
     assert {tool.name for tool in listed} == TOOLS
     assert all(tool.input_schema["properties"] for tool in listed)
     failed = [index for index, (is_error, _) in enumerate(answers) if is_error]
-    assert failed == [10, 11, 12]
+    assert failed == [10, 11, 12, 17, 18]
     check, found, fixed, profiled, page, upgraded, meant, right, refused, tuned = (
         answer for _, answer in answers[:10]
     )
-    nameless, crash, relative, again = (answer for _, answer in answers[10:])
+    nameless, crash, relative, again, *of_texts = (answer for _, answer in answers[10:])
     assert json.loads(check)["ok"]
     assert json.loads(again) == json.loads(check)
     assert [finding["rule"] for finding in json.loads(found)["findings"]] == ["A025"]
@@ -88,10 +95,17 @@ def test_a_session(tmp_path):
     assert json.loads(right)["outcome"] == "right"
     assert json.loads(refused)["outcome"] == "wrong"
     (ranking,) = json.loads(tuned)["tunings"]
-    assert [v["values"] for v in ranking["variants"]] == [{"FACTOR": 2.0}, {"FACTOR": 4.0}]
+    assert [v["values"] for v in ranking["variants"]] == [{"FACTOR": 2.0}]
+    assert [dropped["values"] for dropped in ranking["dropped"]] == [{"FACTOR": 4.0}]
     assert "accepted: an absolute path" in nameless
     assert "Aborted" in crash
     assert "accepted: an absolute path" in relative
+    checked, diff, verdict, unwritten, neither = of_texts
+    assert json.loads(checked) == json.loads(check.replace(good, "-"))
+    assert diff.splitlines()[2:] == fixed.splitlines()[2:]
+    assert json.loads(verdict)["outcome"] == "right"
+    assert "it needs a path" in unwritten
+    assert "one of path and source" in neither
 
 
 @pytest.mark.slow

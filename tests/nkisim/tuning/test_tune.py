@@ -88,7 +88,8 @@ def test_groups_of_ties():
         ({"MISTAKE": ["unwritten", ""]}, "M001 "),
         ({"MISTAKE": ["", "last columns"]}, "M0"),
         ({"BUFFERS": [4096, 1]}, "M0"),  # larger than SBUF
-        ({"MISTAKE": ["", "not scaled"]}, "computes something else than the first"),
+        ({"MISTAKE": ["", "not scaled"]}, "computes something else than the defaults: "),
+        ({"MISTAKE": ["not scaled", ""]}, "computes something else than the defaults: "),
     ],
 )
 def test_variants_with_a_fault_are_dropped(space, reason):
@@ -98,11 +99,52 @@ def test_variants_with_a_fault_are_dropped(space, reason):
     assert dropped.reason.startswith(reason), dropped.reason
 
 
-def test_the_outputs_of_the_winner_are_compared_with_the_first():
-    same = nkisim.tune(scaled, {"COLUMNS": [128, 256, 512]})(matrix(128, 512))
+def test_outputs_are_compared_with_those_of_the_defaults():
+    same = nkisim.tune(functools.partial(scaled, COLUMNS=64), {"COLUMNS": [256, 512]})(
+        matrix(128, 512)
+    )
     assert same.best.values == {"COLUMNS": 512}
     assert same.equal_bits
-    assert same.agreement == "those of COLUMNS=128: all bits are the same"
+    assert same.agreement == "those of the defaults: all bits are the same"
+
+
+def test_without_legal_defaults_the_first_legal_variant_is_right():
+    tuning = nkisim.tune(scaled, {"COLUMNS": [100, 64, 192]})(matrix(128, 192))  # not 128
+    assert {variant.values["COLUMNS"] for variant in tuning.variants} == {64, 192}
+    assert tuning.agreement == (
+        "those of the first legal variant, COLUMNS=64: all bits are the same"
+    )
+
+
+def doubled(x):
+    return x + x
+
+
+def last_element_tripled(x):
+    found = x + x
+    found[5, 7] += x[5, 7]
+    return found
+
+
+def test_a_reference_decides_what_is_right():
+    x = matrix(128, 256)
+    tune = functools.partial(nkisim.tune, scaled, {"COLUMNS": [128], "MISTAKE": ["not scaled", ""]})
+    tuning = tune(reference=doubled)(x)
+    assert [variant.values["MISTAKE"] for variant in tuning.variants] == [""]
+    assert tuning.agreement.startswith("those of the reference: at most 0 ulps off; float32 within")
+    assert not tuning.equal_bits
+    with pytest.raises(NoneLegalError, match=r"(?s)no variant .* right:.* output 0 at \(5, 7\)"):
+        tune(reference=last_element_tripled)(x)
+    with pytest.raises(ValueError, match="reference: ZeroDivisionError"):
+        tune(reference=lambda x: 1 / 0)(x)
+
+
+def test_a_variant_that_fails_is_never_ranked_and_its_worst_element_is_named():
+    space = {"COLUMNS": [128, 256], "MISTAKE": ["", "not scaled"]}
+    tuning = nkisim.tune(scaled, space)(matrix(128, 512))
+    assert {variant.values["MISTAKE"] for variant in tuning.variants} == {""}
+    assert {values["MISTAKE"] for values, _ in tuning.dropped} == {"not scaled"}
+    assert all("; output 0 at (" in reason for _, reason in tuning.dropped)
 
 
 def test_arguments_are_not_written_to():
@@ -153,7 +195,9 @@ def test_spaces_that_cannot_be_tuned(space, message):
 
 
 def test_a_kernel_without_a_legal_variant():
-    with pytest.raises(NoneLegalError, match=r"(?s)no variant of scaled is legal.*COLUMNS=100"):
+    with pytest.raises(
+        NoneLegalError, match=r"(?s)no variant of scaled is legal and right.*COLUMNS=100"
+    ):
         nkisim.tune(scaled, {"COLUMNS": [100, 300]})(matrix(128, 512))
 
 

@@ -29,15 +29,41 @@ def run(*arguments, jobs="1"):
 def test_other_processes_import_a_file_that_imports_nki(tmp_path):
     path = tmp_path / "doubling.py"
     path.write_text(
-        "import nki\nimport nki.language as nl\n\n\n@nki.jit\ndef double(x, FACTOR):\n"
-        "    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)\n"
-        "    nl.store(out, nl.multiply(nl.load(x), FACTOR))\n    return out\n"
+        "import nki\nimport nki.language as nl\n\n\n@nki.jit\ndef double(x, FACTOR, KIND):\n"
+        "    out = nl.ndarray(x.shape, dtype=KIND, buffer=nl.shared_hbm)\n"
+        "    nl.store(out, nl.multiply(nl.load(x, dtype=KIND), FACTOR))\n    return out\n"
     )
-    call = (f"{path}::double", "--shapes", "x=f32[128,64]", "--space", "FACTOR=2.0,4.0")
+    call = (
+        f"{path}::double",
+        "--shapes",
+        "x=f32[128,64]",
+        "--space",
+        "FACTOR=2.0,4.0 KIND=f32,bf16",
+    )
     status, text, _ = run(*call, "--format", "json", jobs="2")
     assert status == 0
     (found,) = json.loads(text)["tunings"]
-    assert len(found["variants"]) == 2
+    values = [tuple(variant["values"].values()) for variant in found["variants"]]
+    assert values == [(2.0, "float32")]
+    assert found["agreement"].startswith(
+        "those of the first legal variant, FACTOR=2.0 KIND=float32:"
+    )
+    reasons = [dropped["reason"] for dropped in found["dropped"]]
+    assert "output 0 is bfloat16, and the narrowest input is float32" in reasons[0]
+    assert "8192 elements are wrong; output 0 at (" in reasons[1]
+
+
+def test_a_reference_is_named_as_for_judge(tmp_path):
+    home = tmp_path / "reference.py"
+    home.write_text(
+        "def product(a, b):\n    return a.T @ b\n\n\ndef sums(a, b):\n    return a.T @ b + 1\n"
+    )
+    status, text, _ = run(*PRODUCT, *SPACE, "--reference", f"{home}::product")
+    assert status == 0
+    assert "outputs of the first line: those of the reference: at most" in text
+    status, text, err = run(*PRODUCT, *SPACE, "--reference", f"{home}::sums")
+    assert (status, text) == (1, "")
+    assert "computes something else than the reference: 65536 elements are wrong" in err
 
 
 @pytest.mark.parametrize("jobs", ["1", "2"])
@@ -74,7 +100,7 @@ def test_the_page(tmp_path):
 def test_no_legal_variant():
     status, text, err = run(*PRODUCT, "--space", "COLUMNS=1024,2048")
     assert (status, text) == (1, "")
-    assert "no variant of product is legal" in err
+    assert "no variant of product is legal and right" in err
 
 
 @pytest.mark.parametrize(
@@ -82,6 +108,8 @@ def test_no_legal_variant():
     [
         ((*PRODUCT, "--space", ""), "space: it is empty"),
         ((*PRODUCT, "--space", "COLUMNS="), "space: COLUMNS has no values"),
+        ((*PRODUCT, *SPACE, "--reference", str(FILE)), "accepted: FILE::FUNCTION"),
+        ((*PRODUCT, *SPACE, "--reference", f"{FILE}::none"), "has no function none"),
         ((*PRODUCT, "--space", "TILE=1,2"), "has a parameter 'TILE'"),
         ((*PRODUCT, "--space", "COLUMNS=a,b"), "COLUMNS=a,b are not constants"),
         ((*PRODUCT, "--space", "COLUMNS=1 COLUMNS=2"), "'COLUMNS' is given twice"),

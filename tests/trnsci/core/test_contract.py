@@ -14,7 +14,6 @@ from trnsci.core.testing import contract, random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 
 # What torch does when forward mode is first used.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 X, Y = random_tensor(2, 3), random_tensor(2, 3, seed=1)
 U = 2.0**-24

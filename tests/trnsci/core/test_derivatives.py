@@ -18,7 +18,6 @@ from trnsci.core.testing import BACKENDS, launched, random_tensor, refusals_expe
 from .conftest import KERNELS
 
 # What torch does when forward mode is first used.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 KERNEL = "scaled_add_kernel"
 X, Y = random_tensor(3, 4), random_tensor(3, 4, seed=1)

@@ -21,7 +21,7 @@ def test_the_error_is_the_distance_over_the_length():
 
 
 def test_parts_of_a_result_count_together():
-    got = (torch.tensor([3.0]), [8.0])
+    got = (torch.tensor([3.0]), torch.tensor([8.0]))
     assert error(got, [torch.tensor([3.0]), torch.tensor([4.0])]) == pytest.approx(4 / 5)
     assert error((torch.ones(2),), (torch.ones(2), torch.ones(2))) == INF
     assert error((torch.ones(2), torch.ones(2)), torch.ones(2)) == INF

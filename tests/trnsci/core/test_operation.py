@@ -219,6 +219,7 @@ def test_the_custom_operator_appears_at_the_first_kernel_call(library, operation
     )
 
 
+@pytest.mark.filterwarnings("ignore:The .grad attribute:UserWarning")  # of opcheck's operands
 def test_the_custom_operator_keeps_the_rules_of_torch(library, operation):
     x, y = random_tensor(3, 4).requires_grad_(), random_tensor(3, 4, seed=1).requires_grad_()
     with library.backend("simulator"):

@@ -11,7 +11,6 @@ from trnsci.core.testing import BACKENDS, random_tensor
 from . import toy_kernel
 
 # What torch does when forward mode is first used.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 A, B, C = (random_tensor(3, 3, seed=seed) for seed in range(3))
 NAN = torch.full((3, 3), torch.nan)

@@ -93,7 +93,6 @@ def test_inside_a_transform_of_torch_func(transform):
     assert found == [False, False]
 
 
-@pytest.mark.filterwarnings("ignore:.torch.jit:DeprecationWarning")
 def test_while_torch_jit_records():
     found = []
 

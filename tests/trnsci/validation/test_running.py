@@ -1,6 +1,7 @@
 """A case that is wrong in any way makes a failed record, which says why."""
 
 import dataclasses
+import re
 
 import pytest
 import torch
@@ -43,7 +44,7 @@ def test_advice_is_given_once_and_can_be_left_out():
     ("changes", "said"),
     [
         ({"expected": lambda a, b: 2 * (a.double() @ b.double())}, "the result is off by 0.5"),
-        ({"expected": lambda a, b: a}, "the result is off by inf"),
+        ({"expected": lambda a, b: a}, "the result is off by a NaN, an infinity or another shape"),
         ({"call": lambda a, b: a @ b}, "did not launch the kernel"),
         ({"call": lambda a, b: a @ torch.zeros(3)}, "RuntimeError: "),
         ({"kernel": "another"}, "KernelError: trnblas.evidence has no case"),
@@ -86,9 +87,31 @@ def test_a_finding_fails_on_every_generation(monkeypatch, fault, rule, source):
     record = with_gemm(monkeypatch)
     assert record.status == "failed"
     assert record.error <= record.bound
-    assert record.message.startswith("gen2 finds ")
+    text = rf"\[{rule}\] [a-z-]+: .+, test_running.py:\d+, on gen2, gen3, gen4"
+    assert re.search(text, record.message), record.message
     assert all(rule in found for found in record.generations.values()), record.generations
     assert all("us" in speed for speed in record.speed.values())
+
+
+def test_the_finding_explains_a_wrong_result(monkeypatch):
+    from trnblas._kernels.gemm import gemm
+    from trnsci.core.nki import nisa, nl
+
+    original = gemm.function
+
+    def unwritten(*arguments):
+        result = original(*arguments)
+        tile = nl.ndarray((4, 4), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=result[0:4, 0:4], src=tile)
+        return result
+
+    monkeypatch.setattr(gemm, "function", unwritten)
+    record = with_gemm(monkeypatch)
+    assert record.status == "failed"
+    first, *_, last = record.message.split("; ")
+    assert first.startswith("error[M001] "), record.message
+    assert "test_running.py:" in first
+    assert "off by a NaN, an infinity or another shape" in last
 
 
 def test_a_call_that_falls_back_fails(monkeypatch):

@@ -15,6 +15,7 @@ from nkisim.checks.langcheck.guards import is_guarded
 from nkisim.checks.langcheck.unit import Found, Unit
 from nkisim.diagnostics import RULES, Severity, declare
 from nkisim.intents import nearest
+from nkisim.language.grids import NkiBlockGrid
 from nkisim.memory import NkiTensor
 from nkisim.memory.tensor.refused import method_remedy, tensor_attributes
 from nkisim.removed import (
@@ -26,7 +27,17 @@ from nkisim.removed import (
 )
 from nkisim.source import FileGlobals, Meaning
 from nkisim.spec.signatures import CALLS, CheckedCall
-from nkisim.versions import FRONTEND_VARIABLE, VERSIONS, differs, dropped, has, in_force, is_traced
+from nkisim.versions import (
+    FRONTEND_VARIABLE,
+    JIT_CONFIGS,
+    VERSIONS,
+    at,
+    differs,
+    dropped,
+    has,
+    in_force,
+    is_traced,
+)
 
 _MODULES: dict[str, ModuleType] = {
     "nki.collectives": collectives,
@@ -134,18 +145,23 @@ def _members(path: str) -> list[str]:
 
 
 def _attributes(unit: Unit) -> Iterator[Found]:
-    """Find attributes that tensors do not have."""
+    """Find attributes that tensors do not have, or no kind of grid."""
     kinds = unit.kinds
-    known = tensor_attributes(NkiTensor, in_force())
+    known = {"tensor": tensor_attributes(NkiTensor, in_force()), "grid": {*dir(NkiBlockGrid)}}
     for node in unit.of(ast.Attribute):
-        name = node.attr
-        if name in known or not isinstance(node.ctx, ast.Load) or name.startswith("_"):
+        name, kind = node.attr, kinds.of(node.value)
+        if kind not in known or name in known[kind]:
             continue
-        if kinds.of(node.value) == "tensor" and not is_guarded(unit, node, name):
-            message = f"NkiTensor.{name} does not exist in NKI {in_force()}"
-            fix = method_remedy(name)
-            seen, data = f"NkiTensor.{name}", {"module": "NkiTensor"}
-            yield Found(BAD_CALL, node, message, fix, seen=seen, operand=name, data=data)
+        if not isinstance(node.ctx, ast.Load) or name.startswith("_"):
+            continue
+        if is_guarded(unit, node, name):
+            continue
+        owner = "NkiTensor" if kind == "tensor" else "NkiGrid"
+        shown = ", ".join(n for n in sorted(known[kind]) if not n.startswith("_"))
+        fix = method_remedy(name) if kind == "tensor" else f"there is {shown}"
+        message, seen = f"{owner}.{name} does not exist in NKI {in_force()}", f"{owner}.{name}"
+        data = {"module": owner}
+        yield Found(BAD_CALL, node, message, fix, seen=seen, operand=name, data=data)
 
 
 def _jit_arguments(unit: Unit) -> Iterator[Found]:
@@ -158,7 +174,7 @@ def _jit_arguments(unit: Unit) -> Iterator[Found]:
                 message = f"nki.jit(platform_target=...) is not supported in NKI {in_force()}"
                 fix = "set the environment variable NEURON_PLATFORM_TARGET_OVERRIDE"
                 yield Found(RULES["A019"], decorator, message, fix, operand=keyword.arg)
-            elif keyword.arg is not None:
+            elif keyword.arg is not None and keyword.arg not in at(in_force(), (), JIT_CONFIGS):
                 refused = keyword.arg in dropped(in_force(), "nki", "jit")
                 does = "refuses" if refused else "ignores"
                 message = f"nki.jit {does} {keyword.arg} in NKI {in_force()}"

@@ -8,9 +8,10 @@ from collections.abc import Iterator
 
 from nkisim.checks.langcheck.unit import Found, Unit
 from nkisim.diagnostics import RULES, declare
-from nkisim.intents import UNDECIDED, counterpart
+from nkisim.intents import counterpart
 from nkisim.source import RANGES, Kinds
 from nkisim.versions import at, in_force, is_traced
+from nkisim.ways import undecided
 
 LOOP_SOURCE = declare(
     "L017",
@@ -91,9 +92,9 @@ def check_calls(unit: Unit) -> Iterator[Found]:
         elif meaning.kind == "foreign":
             yield from _foreign(call, meaning.path, in_header, kinds)
         if is_range(meaning.path):
-            yield from _fractions(call.args)
+            yield from fractions(call.args)
         elif meaning.path in _MAKERS and call.args and isinstance(call.args[0], ast.Tuple):
-            yield from _fractions(call.args[0].elts)
+            yield from fractions(call.args[0].elts)
         if is_range(meaning.path) and not in_header:
             message = f"{ast.unparse(call)} is used outside a loop header"
             fix = "write the range in the loop header: for i in range(...):"
@@ -118,7 +119,7 @@ def _old_names(unit: Unit) -> Iterator[Found]:
         yield Found(OLD_NAMESPACE, node, message, "import it from nki, nki.language or nki.isa")
 
 
-def _fractions(extents: list[ast.expr]) -> Iterator[Found]:
+def fractions(extents: list[ast.expr]) -> Iterator[Found]:
     """Find bounds and extents that a true division makes floats."""
     for extent in extents:
         if isinstance(extent, ast.BinOp) and isinstance(extent.op, ast.Div):
@@ -185,7 +186,7 @@ def _foreign_fix(call: ast.Call, module: str, name: str, *, of_tile: bool) -> st
     """Return what replaces a function of another package, of a tile and of a number."""
     given = [*call.args, *(keyword.value for keyword in call.keywords)]
     known = counterpart(name)
-    said = known if name in UNDECIDED else f"write {known}"
+    said = known if undecided(name) else f"write {known}"
     if of_tile:
         general = "use a function of nki.language, or an instruction of nki.isa with a dst="
         return said if known else general

@@ -206,8 +206,10 @@ def _fixed_length(unit: Unit, name: ast.AST) -> int | None:
 READ_AT_IMPORT = declare(
     "A039",
     "read-at-import",
-    "A kernel uses a module constant that was made from nl.tile_size or get_nc_version().",
-    "outside of a kernel the target is not known yet, and the value is not set",
+    "A kernel uses a module constant made from get_nc_version(), or from a size that differs "
+    "between targets.",
+    "outside of a kernel the target is not known yet; sizes, which only warn, have their value "
+    "there if NEURON_PLATFORM_TARGET_OVERRIDE names the target",
 )
 RANK_AS_NUMBER = declare(
     "C033",
@@ -217,6 +219,14 @@ RANK_AS_NUMBER = declare(
 )
 
 _SIZES = "nki.language.tile_size"
+OF_TARGET = (
+    "psum_num_banks",
+    "sbuf_fmax",
+    "sbuf_fmax_bytes",
+    "sbuf_size_bytes",
+    "total_available_sbuf_size",
+)
+"""Members of ``nl.tile_size`` that targets, or variables of the environment, change."""
 _VERSION = "nki.isa.get_nc_version"
 _RANK = "nki.collectives.rank_id"
 
@@ -237,21 +247,24 @@ def _constants(unit: Unit) -> Iterator[Found]:
         assigned = unit.tree.constants.get(name)
         if assigned is None or not isinstance(node.ctx, ast.Load):
             continue
-        for part in ast.walk(assigned):
-            path = unit.meaning(part).path if isinstance(part, ast.Attribute) else ""
-            if path.startswith(f"{_SIZES}.") or path == _VERSION:
-                reported.add(name)
-                text = ast.unparse(assigned)
-                yield Found(
-                    READ_AT_IMPORT,
-                    node,
-                    f"{unit.name} uses {name}, which was read when the module was imported",
-                    f"write {text} inside {unit.name}",
-                    seen=f"{name} = {text}",
-                    operand=name,
-                    notes=(f"{name} is made at line {assigned.lineno}",),
-                )
-                break
+        paths = {unit.meaning(part).path for part in ast.walk(assigned)}
+        is_version = _VERSION in paths
+        if is_version or paths & {f"{_SIZES}.{size}" for size in OF_TARGET}:
+            reported.add(name)
+            text = ast.unparse(assigned)
+            fix = f"write {text} inside {unit.name}"
+            if not is_version:
+                fix += ", or set NEURON_PLATFORM_TARGET_OVERRIDE before the import"
+            yield Found(
+                READ_AT_IMPORT,
+                node,
+                f"{unit.name} uses {name}, which was read when the module was imported",
+                fix,
+                seen=f"{name} = {text}",
+                operand=name,
+                notes=(f"{name} is made at line {assigned.lineno}",),
+                level=None if is_version else "warning",
+            )
 
 
 def _ranks(unit: Unit) -> Iterator[Found]:

@@ -183,7 +183,7 @@ def descriptor_mode(call: Call) -> None:
             "reads SBUF with a dynamic offset",
             operand="src",
             seen=src.describe(),
-            fix="nisa.tensor_copy with the scalar_offset view",
+            fix="keep the tensor in HBM, and load the part from there",
         )
 
 

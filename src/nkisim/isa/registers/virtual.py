@@ -176,9 +176,14 @@ class VirtualRegister(NKIObject):
         return made
 
     def __index__(self) -> int:
-        if called_by_user() and _is_traced():
-            _refuse_value("is made an integer", "nl.fori_loop for a loop up to its value")
+        if called_by_user():
+            self.refuse_index()
         return self.read()
+
+    def refuse_index(self) -> None:
+        """Raise where the kernel's Python code cannot use the register as an integer."""
+        if _is_traced():
+            _refuse_value("is made an integer", "nl.fori_loop for a loop up to its value")
 
     def __bool__(self) -> bool:
         """Return whether the register is not 0, for ``while register:``."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nkisim.diagnostics import declare
 from nkisim.memory import MemoryRegion, NkiTensor, is_hbm, is_on_chip
 from nkisim.memory import rules as memory_rules
 from nkisim.memory.log import device_bytes
@@ -18,12 +19,27 @@ from nkisim.spec.operands import Operand
 from nkisim.spec.operator_constraints import check_operators
 from nkisim.spec.signatures import CALLS, call_text
 from nkisim.versions import in_force
+from nkisim.versions.rules import held
 
 _ENUMERATED = 1 << 20
 """Elements up to which the addresses of an interleaved pattern are compared one by one."""
 
 _OF_SCALARS = ("dma_copy", "memset")
 """Instructions that fill and move tiles of int64, which hold scalars."""
+
+RUNTIME_ADDRESS = declare(
+    "M050",
+    "runtime-address",
+    "An SBUF operand of a compute instruction has an address of run time.",
+    "the compiler refuses it (NCC_INLA001 dynamic access, NCC_IBIR829, NCC_IBIR040)",
+)
+RUNTIME_COPY = declare(
+    "M053",
+    "runtime-address-of-copy",
+    "An SBUF operand of tensor_copy has an address of run time.",
+    "NKI documents it, and some users saw the compiler refuse it (NCC_INLA001 dynamic access)",
+    severity="warning",
+)
 
 _COMPUTE = (Engine.tensor, Engine.vector, Engine.scalar, Engine.gpsimd)
 
@@ -62,7 +78,29 @@ def check_call(instruction: Instruction, call: Call) -> None:
         tensor = call.tensor(name)
         if tensor is not None:
             _check_placement(call, name, operand, tensor)
+    _check_addresses(call)
     _check_together(call)
+
+
+def _check_addresses(call: Call) -> None:
+    """Check that no SBUF operand of a compute instruction has an address of run time."""
+    if call.engine not in _COMPUTE or call.name.startswith("register_"):
+        return
+    rule = RUNTIME_COPY if call.name == "tensor_copy" else RUNTIME_ADDRESS
+    for name in call.instruction.operands:
+        tensor = call.tensor(name)
+        if tensor is None or tensor.buffer is not MemoryRegion.sbuf:
+            continue
+        if tensor.indirection is not None and tensor.indirection.kind == "scalar":
+            call.fail(
+                rule,
+                f"has a scalar_offset in {name}, which is in SBUF",
+                operand=name,
+                seen="an address of run time",
+                allowed="addresses known to the compiler",
+                fix="keep the tensor in HBM, and load the part with nisa.dma_copy",
+                severity=held(rule.id).level,
+            )
 
 
 def _check_together(call: Call) -> None:

@@ -51,6 +51,18 @@ class Rows(NamedTuple):
     inside: np.ndarray
 
 
+def taken_rows(dst: Any) -> np.ndarray | None:
+    """Return the mask of the rows that a scatter writes; None if it writes all of them."""
+    return None if type(dst) is not Rows or dst.inside.all() else dst.inside
+
+
+def part_of(tensor: NkiTensor, taken: np.ndarray | None) -> np.ndarray | None:
+    """Return the mask of the elements of a source that a scatter moves; None for all of them."""
+    if taken is None or tensor.size % len(taken):
+        return None
+    return np.repeat(taken, tensor.size // len(taken)).reshape(tensor.shape)
+
+
 def resolve_operand(
     core: Core,
     tensor: NkiTensor,
@@ -197,16 +209,17 @@ class Resolution:
     Attributes:
         replaced: Place and new value of each argument that broke a rule and was replaced.
         dynamic: Whether an operand has an offset that is read from a register or a tile.
+        skips: Whether accesses out of bounds are skipped.
     """
 
-    __slots__ = ("_group", "_instruction", "_operands", "_pairs", "_skips", "dynamic", "replaced")
+    __slots__ = ("_group", "_instruction", "_operands", "_pairs", "dynamic", "replaced", "skips")
 
     def __init__(self, instruction: Instruction, call: Call) -> None:
         place = instruction.parameters.index
         self._instruction = instruction
         self._group = indirection.group_of(call)
         self._pairs = [(place(a), place(b)) for a, b in indirection.pairs_of(call)]
-        self._skips = call.values.get("oob_mode") is OobMode.skip
+        self.skips = call.values.get("oob_mode") is OobMode.skip
         self._operands: list[tuple[int, str]] = []
         self.replaced = [(place(name), value) for name, value in call.normalised.items()]
         self.dynamic = False
@@ -254,12 +267,12 @@ class Resolution:
         return arguments, selected
 
     def _operand(self, core: Core, tensor: NkiTensor, name: str) -> Any:
-        instruction, skip = self._instruction.name, self._skips
+        instruction, skip = self._instruction.name, self.skips
         return resolve_operand(core, tensor, instruction, name, skip=skip, group=self._group)
 
     def _list(self, core: Core, tensors: Sequence[NkiTensor], name: str) -> list[Any] | None:
         """Return the resolved tensors of a list; None if one is skipped."""
-        instruction, skip = self._instruction.name, self._skips
+        instruction, skip = self._instruction.name, self.skips
         found = [
             resolve_operand(core, tensor, instruction, f"{name}[{i}]", skip=skip)
             for i, tensor in enumerate(tensors)

@@ -18,13 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.machine.accesses import note_written, note_written_somewhere, trace_read
+from nkisim.diagnostics import declare, flag
+from nkisim.machine.accesses import note_read, note_written, note_written_somewhere, trace_read
 from nkisim.machine.accumulation import begin_sum, note_sum
 from nkisim.machine.calls.columns import Columns, staged_sum
 from nkisim.machine.calls.effects import added_operands, event_of, step_of
 from nkisim.machine.calls.fast import Fast, make_function, with_function, with_shortcut
 from nkisim.machine.calls.legality import check_call
-from nkisim.machine.calls.operands import Resolution, Rows, Selected, accessed, scatter_results
+from nkisim.machine.calls.operands import (
+    Resolution,
+    Rows,
+    Selected,
+    accessed,
+    part_of,
+    scatter_results,
+    taken_rows,
+)
 from nkisim.machine.calls.overlaps import check_overlaps
 from nkisim.machine.calls.provenance import Target, check_finite, note_mask_fill, propagate_taint
 from nkisim.machine.calls.transfer import (
@@ -42,6 +51,18 @@ from nkisim.spec import rules
 from nkisim.spec.call import Call, Violation
 from nkisim.spec.instruction import Arithmetic, Instruction
 from nkisim.spec.operands import Operand
+from nkisim.versions.rules import is_off
+
+SKIPPING_IN_LOOP = declare(
+    "M051",
+    "skipping-in-loop",
+    "A DMA with oob_mode.skip fills a tile in SBUF inside a compiled loop.",
+    "a user saw the compiler fail to spill the tile (NCC_IGCA103)",
+    severity="warning",
+)
+
+_COPIES = ("dma_copy", "tensor_copy")
+"""Instructions that change nothing if source and destination are the same region."""
 
 _NOTHING: Selected = MappingProxyType[int, Columns]({})
 
@@ -59,14 +80,22 @@ def _note_read(
         trace_read(tensor, instruction, operand, part, decides=decides)
 
 
+def _note_some(tensor: NkiTensor, instruction: str) -> None:
+    """Record that an instruction reads at most an operand: a scatter may skip any of its rows."""
+    if tensor.indirection is None:
+        note_read(tensor, instruction)
+
+
 class Plan:
     """Execution plan for all calls of one signature."""
 
     __slots__ = (
         "adds_to",
         "body",
+        "copies",
         "engine",
         "fast",
+        "fills_skipping",
         "follow",
         "inexact",
         "instruction",
@@ -80,6 +109,7 @@ class Plan:
         "reads",
         "resolution",
         "resolves",
+        "scatters",
         "shared",
         "stores",
         "streams",
@@ -115,6 +145,7 @@ class Plan:
         self.watch = None if instruction.watch_values is None else instruction.watch_values(call)
         moves = instruction.moves
         self.moves = moves(call) if callable(moves) else moves
+        self.copies = instruction.name in _COPIES
         self.inexact = instruction.inexact or (
             rules.INEXACT_MOVE if self.moves else rules.INEXACT_INTEGER
         )
@@ -134,6 +165,14 @@ class Plan:
                 convert: Callable[[Any], Any] = _as_bits if arithmetic == "bits" else np.float32
                 self.numbers.append((index, convert))
         written = {call[name].buffer for _, name in self.writes}
+        self.scatters = self.resolution.skips and any(
+            call[name].indirection is not None for _, name in self.writes
+        )
+        self.fills_skipping = (
+            self.resolution.skips
+            and self.resolution.dynamic
+            and any(call[name].buffer is MemoryRegion.sbuf for _, name in self.writes)
+        )
         self.may_overlap = (
             len(self.writes) > 1
             or bool(self.lists)
@@ -197,7 +236,9 @@ class Plan:
             make_loader(t, operand, n, self.instruction.name, arithmetic, inexact=self.inexact)
             for t, n in zip(tensors, names, strict=True)
         ]
-        self.loads.append((index, lambda ts: [f(t) for f, t in zip(loads, ts, strict=True)]))
+        self.loads.append(
+            (index, lambda ts, *taken: [f(t, *taken) for f, t in zip(loads, ts, strict=True)])
+        )
 
     def run(self, core: Core, values: tuple[Any, ...]) -> None:
         """Execute a call of this signature."""
@@ -215,17 +256,27 @@ class Plan:
             if resolved is None:  # out of bounds: skipped
                 return
             arguments, selected = resolved
+        if self.fills_skipping and core.scope:
+            self._flag_skipping()
+        if core.scheduled:
+            name = values[self.instruction.parameters.index("name")]
+            core.named.setdefault(name, []).append(core.clock)
         self._note_use(core.clock, values)
+        onto_itself = self.copies and self._copies_onto_itself(arguments)
         tracker, step = core.tracker, None
         if tracker is not None:
             step = self._step(core, accessed(arguments, selected))
+            if onto_itself:
+                step = step._replace(reads=(), writes=())
             tracker.before(step)
         if self.may_overlap and self._share_memory(values):
             check_overlaps(self.instruction, self.writes, self.streams, self.lists, arguments)
         if self.follow is not None:
             self.follow(core, arguments)
         result = None
-        if not (core.values or self.synchronises):
+        if onto_itself:
+            pass
+        elif not (core.values or self.synchronises):
             self._note(core, arguments)
         elif self.fast is None or selected or not self._fits_fast(self.fast, core, arguments):
             result = self._compute(core, arguments, selected)
@@ -276,6 +327,29 @@ class Plan:
                 return True
         return False
 
+    def _flag_skipping(self) -> None:
+        """Flag a transfer of a compiled loop that leaves rows of a tile in SBUF unwritten."""
+        if not is_off(SKIPPING_IN_LOOP.id):
+            name = self.instruction.name
+            flag(
+                SKIPPING_IN_LOOP,
+                f"{name} with oob_mode.skip fills a tile in SBUF inside a compiled loop",
+                instruction=name,
+                operand="dst",
+                seen="oob_mode.skip in a compiled loop",
+                fix="clip the indices, or unroll the loop with range",
+            )
+
+    def _copies_onto_itself(self, arguments: Sequence[Any]) -> bool:
+        """Return whether a copy leaves all bytes as they are, written or not, as a fence does."""
+        src, dst = arguments[self.reads[0][0]], arguments[self.writes[0][0]]
+        if type(src) is not NkiTensor or type(dst) is not NkiTensor:
+            return False
+        if src._storage is not dst._storage or src._storage.psum is not None:
+            return False
+        known = src.indirection is None and dst.indirection is None
+        return known and src.dtype is dst.dtype and src.region == dst.region
+
     def _note(self, core: Core, arguments: Sequence[Any]) -> None:
         """Record reads and writes without computing values."""
         name = self.instruction.name
@@ -283,11 +357,16 @@ class Plan:
             tensor = arguments[index]
             storage = tensor._storage
             # Most tiles need no bookkeeping and have no findings.
-            if not storage.complete or storage.psum is not None or storage.shared is not None:
+            if self.scatters:
+                _note_some(tensor, name)
+            elif not storage.complete or storage.psum is not None or storage.shared is not None:
                 _note_read(tensor, name, operand, part, decides=decides)
         for index in self.lists:
             for i, tensor in enumerate(arguments[index]):
-                _note_read(tensor, name, f"srcs[{i}]")
+                if self.scatters:
+                    _note_some(tensor, name)
+                else:
+                    _note_read(tensor, name, f"srcs[{i}]")
         if self.sums is not None:
             index, accumulate = self.sums
             if arguments[index].indirection is None:
@@ -301,8 +380,10 @@ class Plan:
         arguments = list(tensors)
         for index, convert in self.numbers:
             arguments[index] = convert(arguments[index])
+        taken = taken_rows(tensors[self.writes[0][0]]) if self.scatters else None
         for index, load in self.loads:
-            arguments[index] = load(tensors[index])
+            operand = tensors[index]
+            arguments[index] = load(operand) if taken is None else load(operand, taken)
         if self.watch is not None:
             self.watch(arguments)
         if self.sums is not None:
@@ -350,6 +431,12 @@ class Plan:
         reads = [(name, arguments[index], part) for index, name, part, _ in self.notes]
         for index in self.lists:
             reads += [(f"srcs[{i}]", t, None) for i, t in enumerate(arguments[index])]
+        if self.scatters:
+            taken = taken_rows(arguments[self.writes[0][0]])
+            reads = [
+                (name, t, part_of(t, taken) if isinstance(t, NkiTensor) else part)
+                for name, t, part in reads
+            ]
         writes = [(name, arguments[index], self.parts.get(name)) for index, name in self.writes]
         lasts = self.follow is not None or self.synchronises
         return step_of(

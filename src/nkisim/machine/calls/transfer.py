@@ -21,7 +21,7 @@ from nkisim.machine.accesses import (
     prepare_read,
     reads_garbage,
 )
-from nkisim.machine.calls.operands import Rows
+from nkisim.machine.calls.operands import Rows, part_of
 from nkisim.machine.core import CORE
 from nkisim.memory import NkiTensor
 from nkisim.spec import rules
@@ -29,7 +29,8 @@ from nkisim.spec.instruction import Arithmetic
 from nkisim.spec.operands import Operand
 
 Convert = Callable[[np.ndarray], np.ndarray]
-Loader = Callable[[Any], Any]
+Loader = Callable[..., Any]
+"""Takes an operand; one that DMA gathers also takes the mask of the rows that a scatter writes."""
 Storer = Callable[[Any, Any], None]
 Note = Callable[[Any], object]
 """Records a write to an operand."""
@@ -127,7 +128,7 @@ def make_loader(
     if tensor.indirection is not None and tensor.indirection.kind == "vector":
         widen = make_widener(tensor, name, instruction, inexact=inexact)
         found = widen if arithmetic == "fp32" else unconverted
-        return lambda rows: _gathered(rows, found, instruction, name)
+        return lambda rows, taken=None: _gathered(rows, found, instruction, name, taken)
     if operand.as_view:
         return lambda t: (t, read(t, instruction, name, part))
     if arithmetic == "bits":
@@ -138,14 +139,20 @@ def make_loader(
     convert = flatten
     if arithmetic == "fp32":
         convert = make_converter(tensor, operand, name, instruction, inexact=inexact)
+    if operand.gathers:
+        return lambda t, taken=None: convert(read(t, instruction, name, part_of(t, taken)))
     if convert is unconverted:
         return lambda t: read(t, instruction, name, part)
     return lambda t: convert(read(t, instruction, name, part))
 
 
-def _gathered(rows: Rows, widen: Convert, instruction: str, name: str) -> Any:
+def _gathered(
+    rows: Rows, widen: Convert, instruction: str, name: str, taken: np.ndarray | None
+) -> Any:
     """Return the rows selected by an index tile; a ``Partial`` if some are out of bounds."""
     table, indices, inside = rows
+    if taken is not None and taken.shape == inside.shape:
+        inside = inside & taken
     if not inside.any():
         found = np.zeros((len(indices), *table.shape[1:]), table._elements.dtype)
     else:

@@ -74,6 +74,7 @@ class View(NKIObject):
         "form",
         "indirection",
         "life",
+        "recorded",
         "shape",
         "trusted",
     )
@@ -86,6 +87,7 @@ class View(NKIObject):
     dtype: DType
     indirection: Indirection | None
     trusted: bool
+    recorded: Any  # its number in a program that is being recorded; else not set
     _array: np.ndarray | None
     _slices: dict[Form, Any]
 

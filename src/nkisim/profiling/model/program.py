@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -208,6 +209,7 @@ class Capture:
         self._joins: dict[object, int] = {}
         self._counts: Counter[object] = Counter()
         self._core_of: list[int] = []
+        self._issued: dict[tuple[int, int], int] = {}
 
     def __call__(self, event: Event) -> None:
         """Add an event to the program."""
@@ -253,13 +255,17 @@ class Capture:
         if event.instruction == "core_barrier":
             data = self._accesses_of(event.arguments["data"])
             needs |= data.fence(number, core, self._core_of)
-        needs.discard(number)
-        reuses -= needs | {number}
+        joins = self._join(event)
+        # Both cores of a rank write the results of one collective, as one operation.
+        met = {n for n in reuses if joins >= 0 and program.operations[n].joins == joins}
+        needs -= met | {number}
+        reuses -= needs | met | {number}
         opens = tuple(tile for tile in tiles if not tile.uses)
         for tile in tiles:
             tile.uses.append(number)
         program.cores = max(program.cores, core + 1)
         self._core_of.append(core)
+        self._issued[core, event.number] = number
         program.operations.append(
             Operation(
                 number,
@@ -273,7 +279,7 @@ class Capture:
                 event.ordered,
                 any(is_psum(tile.region) for tile in tiles),
                 sbuf_bytes,
-                self._join(event),
+                joins,
                 tuple(sorted(reuses)),
                 source,
                 tuple(writes),
@@ -285,6 +291,19 @@ class Capture:
                 event.scope,
             )
         )
+
+    def add_edges(self, edges: Sequence[Mapping[int, Collection[int]]]) -> None:
+        """Make instructions wait for others, by core and their numbers there."""
+        operations = self.program.operations
+        for core, of_core in enumerate(edges):
+            for consumer, producers in of_core.items():
+                number = self._issued.get((core, consumer))
+                others = [self._issued.get((core, producer)) for producer in producers]
+                if number is not None:
+                    operation = operations[number]
+                    new = {n for n in others if n is not None} - {*operation.needs}
+                    operation.needs = (*sorted(new), *operation.needs)
+                    operation.runs_ahead = False
 
     def _called(self, event: Event) -> tuple[int, Work, Step | None]:
         """Return the index of a call among those of other signatures, its cost and its step."""

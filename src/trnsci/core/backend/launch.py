@@ -6,6 +6,7 @@ Operands that are already on the NeuronCore are not moved, and neither are their
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -20,6 +21,11 @@ from trnsci.core.numbers.conversions import read_only_array_of, tensor_of
 
 SIMULATE: Setting[Callable[[Any], Callable[..., Any]] | None] = Setting("trnsci.simulate", None)
 """Converts a kernel to a function of arrays; None uses the ``nki.simulate`` of the current NKI."""
+
+
+_LOGICAL_CORES = os.environ.get("NEURON_LOGICAL_NC_CONFIG", "")
+_TARGET = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "").lower()
+_OF_ONE_CORE = ("trn1", "inf2", "gen2")
 
 
 @dataclass(eq=False)
@@ -49,6 +55,17 @@ class Launcher:
         self.launches += 1
         count_launch(getattr(kernel, "__name__", repr(kernel)))
         return results
+
+
+def on_both_cores(launch: Launcher, kernel: Any) -> Any:
+    """Return a kernel for a launch on all cores of a logical core.
+
+    The compiler refuses a kernel with a loop on the device that runs on one of the two cores. A
+    logical core has two on trn2 and trn3, unless NEURON_LOGICAL_NC_CONFIG was 1 when this module
+    was imported; trn1 is known by NEURON_PLATFORM_TARGET_OVERRIDE. The simulator runs one core.
+    """
+    alone = _LOGICAL_CORES == "1" or _TARGET in _OF_ONE_CORE
+    return kernel if alone or launch.path == "simulator" else kernel[2]
 
 
 def _simulated(kernel: Any, args: tuple[Any, ...], home: torch.device) -> Any:

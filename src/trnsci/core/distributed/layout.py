@@ -301,8 +301,11 @@ def local_of(function: str, name: str, x: Any, dims: Sequence[int | None] | None
     """
     dims = split_dims(function, name, x) if dims is None else dims
     mesh = x.device_mesh
-    with torch.set_grad_enabled(torch.is_grad_enabled() and x.requires_grad):
-        local: Tensor = x.to_local()  # an autograd node only where a gradient passes it
+    if torch.is_grad_enabled() and x.requires_grad and not isinstance(mesh, VirtualMesh):
+        local: Tensor = _Local.apply(x)  # type: ignore[no-untyped-call]
+    else:
+        with torch.no_grad():
+            local = x.to_local()
     wanted = list(x.shape)
     for mesh_dim, dim in enumerate(dims):
         if dim is not None:
@@ -315,6 +318,28 @@ def local_of(function: str, name: str, x: Any, dims: Sequence[int | None] | None
             f"{mesh.get_rank()}, got {tuple(local.shape)}"
         )
     return local
+
+
+class _Local(torch.autograd.Function):
+    """``x.to_local()``, whose gradient has the strides of ``x``.
+
+    ``to_local`` of torch 2.11 derives the strides from the part. Where they differ from those of
+    ``x``, autograd gathers and copies the gradient; where they differ on some ranks only, ranks
+    wait for each other without end.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, x: Any) -> Tensor:
+        ctx.like = x.device_mesh, x.placements, x.shape, x.stride()
+        local: Tensor = x.to_local()
+        return local.view_as(local)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        mesh, placements, shape, stride = ctx.like
+        return _classes()[0].from_local(
+            gradients[0], mesh, placements, run_check=False, shape=shape, stride=stride
+        )
 
 
 def with_local(

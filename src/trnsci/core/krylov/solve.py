@@ -36,6 +36,7 @@ from trnsci.core.krylov.implicit import (
 )
 from trnsci.core.krylov.operators import LinearOperator, as_operator, as_preconditioner
 from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
+from trnsci.core.krylov.threads import few_threads
 from trnsci.core.krylov.vectors import ONE, Number, Several, Vectors
 from trnsci.core.numbers.values import recorded
 
@@ -295,7 +296,8 @@ def _run(system: System, A: Any, b: Tensor, start: Tensor | None) -> Run:
     if transform_level() is not None:  # functions may capture tensors that torch.func tracks
         op, M = _with_values(system.function, op), M and _with_values(system.function, M)
     space = Several(0, system.total) if b.ndim == 2 else Vectors(system.total)
-    return run_system(system.method, op, b, start, M, system.stopping, space, system.dtype)
+    with few_threads(op, b):
+        return run_system(system.method, op, b, start, M, system.stopping, space, system.dtype)
 
 
 def _with_values(function: str, product: Product) -> LinearOperator:

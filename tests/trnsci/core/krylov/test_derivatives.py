@@ -9,7 +9,6 @@ from trnsci.core.errors import DerivativeError
 from trnsci.core.testing import random_tensor
 
 # torch's own forward mode imports a deprecated part of torch.
-pytestmark = pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")
 
 N = 4
 Z = random_tensor(N, N, dtype=torch.float64) / 2

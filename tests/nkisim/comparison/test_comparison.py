@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from nkisim.trials.arguments import Arguments
-from nkisim.trials.comparison import Reference, compared
+from nkisim.trials.comparison import Expected
+from nkisim.trials.references import Reference
 from nkisim.trials.running import arrays_of, differences, relative_change
 
 
@@ -53,12 +54,11 @@ def erfc_gelu(x):
 
 def test_roundings_of_the_reference_are_not_errors():
     x = np.array([-9.0, -8.5, -1.0, 0.5, 9.0], np.float32)
-    arguments, reference = Arguments((x,), {}), Reference(erf_gelu)
-    expected = reference(arguments)
+    expected = Expected(Reference(erf_gelu), Arguments((x,), {}))
     exact = erfc_gelu(x.astype(np.float64)).astype(np.float32)
-    assert expected[0][0] == 0 != exact[0]
-    found = compared([exact], expected, arguments, reference, seed=0)
+    assert expected.results[0][0] == 0 != exact[0]
+    found = expected.compared([exact])
     assert found.passed
     assert found.ulps < 1
     wrong = exact + np.float32([1e-13, 0, 0, 0, 0])
-    assert not compared([wrong], expected, arguments, reference, seed=0).passed
+    assert not expected.compared([wrong]).passed

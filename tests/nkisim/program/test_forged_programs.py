@@ -1,0 +1,155 @@
+"""Programs that a stranger has written by hand are refused, with the reason."""
+
+import json
+import linecache
+
+import numpy as np
+import pytest
+
+import nkisim
+from nkisim.program import ProgramError
+
+from .small import X, operations, program
+
+
+def call(plain, name="tensor_scalar"):
+    return operations(plain, name=name)[0]
+
+
+def method(plain):
+    return operations(plain, "method")[0]
+
+
+def put(values, name, value):
+    values[name] = value
+
+
+def nested(depth):
+    value = ["t"]
+    for _ in range(depth):
+        value = ["t", value]
+    return value
+
+
+FORGED = {
+    "a function of Python": lambda p: put(call(p), 2, "builtins.eval"),
+    "a function of os": lambda p: put(call(p), 2, "os.system"),
+    "a function that nkisim has and NKI has not": lambda p: put(call(p), 2, "flag"),
+    "a function of a later version": lambda p: put(call(p), 2, "nl.fori_loop"),
+    "a version that there is not": lambda p: put(call(p), 2, "tensor_scalar 9.9.0"),
+    "a name that is no text": lambda p: put(call(p), 2, 7),
+    "an unknown kind of operation": lambda p: put(call(p), 0, "exec"),
+    "an operation without its fields": lambda p: call(p).pop(),
+    "a method that is not public": lambda p: put(method(p), 2, "tensor.__reduce__"),
+    "the bytes of a tensor": lambda p: put(method(p), 2, "tensor._elements"),
+    "its storage": lambda p: put(method(p), 2, "tensor.storage"),
+    "a method of no class": lambda p: put(method(p), 2, "__class__.__init__"),
+    "a method of another class": lambda p: put(method(p), 2, "grid.data"),
+    "a method of a number": lambda p: put(method(p)[3], 0, 3),
+    "an object that was not made": lambda p: put(call(p)[3], "data", ["r", 999]),
+    "an object by a name": lambda p: put(call(p)[3], "data", ["r", "CORE"]),
+    "a value of no kind": lambda p: put(call(p)[3], "data", ["object", "os"]),
+    "a mapping in place of a value": lambda p: put(call(p)[3], "data", {"r": 1}),
+    "an enum of Python": lambda p: put(call(p)[3], "engine", ["e", "HTTPStatus", "OK"]),
+    "a member that an enum has not": lambda p: put(call(p)[3], "engine", ["e", "engine", "name"]),
+    "an operator that there is not": lambda p: put(call(p)[3], "op0", ["o", "__class__"]),
+    "an attribute of NumPy": lambda p: put(call(p)[3], "op0", ["u", "load"]),
+    "a dtype of objects": lambda p: put(call(p)[3], "operand0", ["d", "object"]),
+    "an array of objects": lambda p: put(
+        call(p)[3], "operand0", ["a", "|O", ["l", 1], "AAAAAAAAAAA=", False]
+    ),
+    "an array with too few bytes": lambda p: put(
+        call(p)[3], "operand0", ["a", "float32", ["l", 128, 128], "AAAA", False]
+    ),
+    "an array of a text": lambda p: put(call(p)[3], "operand0", ["a", "<U4", ["l", 0], "", False]),
+    "a float by a text": lambda p: put(call(p)[3], "operand0", ["f", "1e308"]),
+    "an index outside of a loop": lambda p: put(call(p)[3], "operand0", ["x", 0, 1, 1]),
+    "an array that follows an index": lambda p: put(
+        call(p)[3], "operand0", ["x", 0, ["f", "inf"], 1]
+    ),
+    "values nested without end": lambda p: put(call(p)[3], "operand0", nested(300)),
+    "a file of the machine as a constant": lambda p: p["tapes"]["0.0"]["ops"].append(
+        ["call", 0, "nl.shared_constant", {"constant": "/etc/passwd"}, None]
+    ),
+    "a position of no file": lambda p: put(p["places"][0], 0, 99),
+    "a position without its loops": lambda p: p["places"][0].pop(),
+    "a position that is no number": lambda p: put(p["places"][0], 1, "1"),
+    "an operation at no position": lambda p: put(call(p), 1, 10**6),
+    "more iterations than a loop has": lambda p: p["tapes"]["0.0"]["ops"].insert(
+        3, operations(p, "turn")[0]
+    ),
+    "fewer iterations than a loop has": lambda p: p["tapes"]["0.0"]["ops"].remove(
+        operations(p, "turn")[-1]
+    ),
+    "an end of no loop": lambda p: put(operations(p, "end")[0], 2, 12345),
+    "a loop whose body was not recorded": lambda p: p["tapes"]["0.0"]["ops"].append(
+        ["loop", 0, "nl.dynamic_range", {"start": 2}, 500, None]
+    ),
+    "a loop by another function": lambda p: p["tapes"]["0.0"]["ops"].append(
+        ["loop", 0, "nl.load", {"src": ["r", 0]}, 500, [None, [], None]]
+    ),
+    "a result that was not made": lambda p: put(p["tapes"]["0.0"], "result", ["r", 777]),
+    "a result of another shape": lambda p: put(p["tapes"]["0.0"]["ops"][0], -1, [1, 2]),
+    "an end of a region": lambda p: p["tapes"]["0.0"]["ops"].append(["leave", 0]),
+    "a claim of a rule that there is not": lambda p: (
+        put(
+            p["tapes"]["0.0"], "claim", ["Z999", "", [0, 1, []], ["", "", "", "", ""], [], None, {}]
+        ),
+        p["tapes"]["0.0"]["ops"].append(["stop", 0]),
+    ),
+    "a stop without a reason": lambda p: p["tapes"]["0.0"]["ops"].append(["stop", 0]),
+    "a tape of no core": lambda p: put(p, "tapes", {}),
+    "another format": lambda p: put(p, "program", 99),
+    "a field more": lambda p: put(p, "code", "print(1)"),
+    "a field less": lambda p: p.pop("places"),
+    "a parameter that is no name": lambda p: put(p["parameters"][0], 0, "x) or eval("),
+    "three cores": lambda p: put(p, "cores", 3),
+    "another version": lambda p: put(p, "nki", "0.7.0"),
+    "another generation": lambda p: put(p, "target", "gen2"),
+    "other arguments": lambda p: put(p["tapes"]["0.0"]["given"][0], 1, [128, 32]),
+}
+
+
+def test_there_are_enough():
+    assert len(FORGED) >= 30
+
+
+@pytest.mark.parametrize("what", FORGED)
+def test_it_is_refused(what):
+    plain = program()
+    FORGED[what](plain)
+    with pytest.raises(ProgramError):
+        nkisim.check(nkisim.Program.load(json.dumps(plain).encode()))(X)
+
+
+@pytest.mark.parametrize("data", [b"", b"[]", b"{}", b"null", b'{"program": 1}', b"[" * 10**6])
+def test_data_of_another_kind_is_refused(data):
+    with pytest.raises(ProgramError, match="no program"):
+        nkisim.Program.load(data)
+
+
+def test_what_is_refused_computes_without_the_forgery():
+    outputs = nkisim.simulate(nkisim.Program.load(json.dumps(program()).encode()))(X)
+    assert np.array_equal(outputs, X * np.float32(2.0))
+
+
+def test_a_program_cannot_show_a_file_that_was_not_handed_over(tmp_path):
+    secret = tmp_path / "secret.py"
+    secret.write_text("PASSWORD = 'hunter2'\n" * 50)
+    plain = program()
+    plain["files"][0] = [str(secret), "the text of the program\n" * 50]
+    call(plain)[3]["operand0"] = ["f", "nan"]
+    report = nkisim.check(nkisim.Program.load(json.dumps(plain).encode()), source=False)(X)
+    shown = [finding.file for finding in report.findings]
+    assert shown == ["<program>/secret.py"] * len(shown)
+    assert "hunter2" not in report.to_json() + str(report)
+    assert not any(name == str(secret) for name in linecache.cache)
+
+
+def test_a_program_prints_nothing(capsys):
+    plain = program()
+    plain["tapes"]["0.0"]["ops"].append(
+        ["call", 0, "nl.device_print", {"print_prefix": "forged", "tensor": ["r", 0]}, None]
+    )
+    nkisim.check(nkisim.Program.load(json.dumps(plain).encode()))(X)
+    assert capsys.readouterr() == ("", "")

@@ -1,0 +1,269 @@
+"""Recording: what a program holds, what it refuses, and that other runs pay nothing."""
+
+import contextlib
+import importlib
+import inspect
+import sys
+
+import numpy as np
+import pytest
+
+import nkisim
+import nkisim.isa as nisa
+import nkisim.language as nl
+from nkisim.isa.registers.scalar import NkiScalar
+from nkisim.isa.registers.virtual import VirtualRegister
+from nkisim.language.grids import NkiGrid
+from nkisim.machine.handles import NkiInstruction
+from nkisim.memory import NkiTensor
+from nkisim.memory.tensor.refused import ByVersion, HiddenFromKernels
+from nkisim.program import ProgramError
+from nkisim.program.waist import METHODS
+from nkisim.spec.ops import Op
+from nkisim.spec.signatures import PUBLISHED
+from nkisim.versions import VERSIONS, judged_by, members
+
+from .small import X, scaled
+
+COUNT = np.array([[5]], np.int32)
+
+
+def counted(x, count):
+    """Scales ``count`` blocks of 16 rows; the number is known to the device only."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=x)
+    register = nisa.register_alloc(0)
+    nisa.register_load(dst=register, src=count)
+    tile = nl.ndarray((16, 64), dtype=x.dtype, buffer=nl.sbuf)
+    for i in nl.dynamic_range(register):
+        nisa.dma_copy(dst=tile, src=x[i * 16 : i * 16 + 16, :])
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=3.0)
+        nisa.dma_copy(dst=out[i * 16 : (i + 1) * 16, :], src=tile)
+    return out
+
+
+def replayed(program):
+    return nkisim.Program.load(program.to_bytes())
+
+
+def test_the_same_kernel_has_the_same_program():
+    first, again = (nkisim.record(scaled)(X) for _ in range(2))
+    assert first.digest == again.digest
+    assert nkisim.Program.from_bytes(first.to_bytes()).digest == first.digest
+    assert nkisim.record(scaled)(X, 3.0).digest != first.digest
+    assert first.arguments == "float32[128, 64]"
+
+
+def test_a_program_computes_on_values_that_its_recorder_never_saw():
+    program = nkisim.record(scaled)(np.broadcast_to(np.float32(0), X.shape))
+    assert np.array_equal(nkisim.simulate(replayed(program))(X), 2 * X)
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 5, 8])
+def test_a_loop_that_three_iterations_describe_runs_as_often_as_memory_says(count):
+    program = nkisim.record(counted)(X, COUNT)
+    given = np.full((1, 1), count, np.int32)
+    expected = np.where(np.arange(128)[:, None] < 16 * count, 3 * X, X)
+    assert np.array_equal(nkisim.simulate(counted)(X, given), expected)
+    assert np.array_equal(nkisim.simulate(replayed(program))(X, given), expected)
+
+
+def test_a_saved_program_is_read_again(tmp_path):
+    program = nkisim.record(scaled)(X)
+    program.save(tmp_path / "scaled.json")
+    assert np.array_equal(nkisim.simulate(nkisim.Program.load(tmp_path / "scaled.json"))(X), 2 * X)
+    assert [file.name for file in tmp_path.iterdir()] == ["scaled.json"]
+
+
+@pytest.mark.parametrize(("kernel", "args"), [(scaled, (X,)), (counted, (X, COUNT))])
+def test_the_text_of_a_program_is_a_kernel_that_computes_the_same(
+    kernel, args, tmp_path, monkeypatch
+):
+    text = nkisim.record(kernel)(*args).source()
+    (tmp_path / "printed_program.py").write_text(text)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    nkisim.install()
+    try:
+        printed = importlib.import_module("printed_program")
+    finally:
+        nkisim.uninstall()
+        sys.modules.pop("printed_program", None)
+    found = nkisim.simulate(getattr(printed, kernel.__name__))(*args)
+    assert np.array_equal(found, nkisim.simulate(kernel)(*args))
+
+
+# -- what no program holds -------------------------------------------------------------------------
+
+
+def with_loop(body):
+    """A kernel whose ``body`` gets a register with a loaded value, a tile and its argument."""
+
+    def kernel(x, count):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.load(x)
+        register = nisa.register_alloc(0)
+        nisa.register_load(dst=register, src=count)
+        body(register, tile, x)
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    return kernel
+
+
+def left_by_break(register, tile, _):
+    for i in nl.dynamic_range(register):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+        if i == 1:
+            break
+
+
+def growing(register, tile, _):
+    factors = [1.0]
+    for _i in nl.dynamic_range(register):
+        factors.append(factors[-1] * 1.5)
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factors[-1])
+
+
+def branching(register, tile, _):
+    if register:
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+
+def python_range(register, tile, _):
+    for _i in range(register):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+
+def carried(register, tile, x):
+    earlier = tile
+    for _i in nl.dynamic_range(register):
+        made = nl.ndarray(tile.shape, dtype=tile.dtype, buffer=nl.sbuf)
+        nisa.tensor_copy(dst=made, src=earlier)
+        earlier = made
+
+
+def caught(_, tile, x):
+    with contextlib.suppress(nkisim.NkiValidationError):
+        nisa.activation(dst=x, op=nl.tanh, data=tile)
+    nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+
+REFUSED = {
+    left_by_break: "left by break",
+    growing: "iterations differ",
+    branching: "a branch on a register",
+    python_range: "needs the value of a register",
+    carried: "an earlier iteration made",
+    caught: "goes on after an error",
+}
+
+
+@pytest.mark.parametrize("body", REFUSED, ids=lambda body: body.__name__)
+def test_a_kernel_that_no_program_holds_is_refused_with_the_reason(body):
+    with pytest.raises(ProgramError, match=REFUSED[body]):
+        nkisim.record(with_loop(body))(X, COUNT)
+
+
+def test_an_error_of_the_kernel_raises():
+    def kernel(x):
+        nl.load(x)
+        assert x.shape[0] == 64, "other rows"
+
+    with pytest.raises(AssertionError, match="other rows"):
+        nkisim.record(kernel)(X)
+
+
+def test_a_finding_that_ends_the_kernel_ends_the_replay():
+    def kernel(x):
+        tile = nl.load(x)
+        tile + tile
+        return x
+
+    program = nkisim.record(kernel)(X)
+    report = nkisim.check(replayed(program), source=False)(X)
+    assert [finding.rule.id for finding in report.findings] == ["L027"]
+    assert report.stopped == "L027 tensor-operator"
+
+
+def test_a_replay_for_another_call_is_refused():
+    kernel = replayed(nkisim.record(scaled)(X))
+    with pytest.raises(ProgramError, match=r"recorded for float32\[128, 64\]"):
+        nkisim.simulate(kernel)(X[:64])
+    with pytest.raises(ProgramError, match="recorded for NKI"):
+        nkisim.simulate(kernel, target="gen2")(X)
+
+
+# -- the waist -------------------------------------------------------------------------------------
+
+VALUES = {"get_nc_version", "get_nc_sub_version"}
+"""Functions that are no calls of NKI: what they return is known when a kernel is traced."""
+
+
+def test_every_public_function_passes_the_waist():
+    known = {id(f) for functions in PUBLISHED.values() for f in functions.values()}
+    missing = set()
+    for name in ("language", "isa", "collectives"):
+        module = importlib.import_module(f"nkisim.{name}")
+        for version in VERSIONS:
+            with judged_by(version):
+                for attribute in filter(lambda n: not n.startswith("_"), dir(module)):
+                    found = getattr(module, attribute)
+                    if inspect.isfunction(found) and id(found) not in known:
+                        missing.add(attribute)
+                    assert (
+                        not callable(found)
+                        or isinstance(found, (type, Op))
+                        or (inspect.isfunction(found) or attribute == "tile_size")
+                    ), attribute
+    assert missing == VALUES
+
+
+DESCRIPTIONS = {
+    "data": "of a tensor: itself",
+    "get_pattern": "numbers",
+    "is_contiguous": "a truth value",
+    "is_identity": "a truth value",
+    "is_indirect": "a truth value",
+    "sim_value": "refused while recording",
+    "device_value": "None",
+}
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_every_documented_member_of_a_tensor_passes_the_waist(version):
+    listed = {name for name in members(version, "nki.language", "NkiTensor") if name[0] != "_"}
+    methods = {n for n in listed if inspect.isfunction(_member(n, version))}
+    assert methods - set(METHODS["tensor"][1]) <= set(DESCRIPTIONS)
+
+
+def _member(name, version):
+    found = inspect.getattr_static(NkiTensor, name)
+    return found.in_version.get(version) if isinstance(found, ByVersion) else found
+
+
+def test_what_kernels_cannot_have_is_hidden():
+    hidden = [n for n in dir(NkiTensor) if isinstance(_raw(n), HiddenFromKernels)]
+    assert {"array", "storage"} <= set(hidden)
+
+
+def _raw(name):
+    return inspect.getattr_static(NkiTensor, name, None)
+
+
+def test_a_run_that_is_not_recorded_pays_nothing():
+    classes = (NkiTensor, VirtualRegister, NkiScalar, NkiInstruction, NkiGrid)
+
+    def state():
+        calls = [
+            function.__globals__["_call"]
+            for functions in PUBLISHED.values()
+            for function in functions.values()
+        ]
+        return calls, [{**vars(owner)} for owner in classes]
+
+    before = state()
+    nkisim.record(scaled)(X)
+    assert state() == before
+    with pytest.raises(ProgramError):
+        nkisim.record(with_loop(branching))(X, COUNT)
+    assert state() == before

@@ -62,7 +62,6 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
     choice = kernels_wanted()
     if choice is None:
         return csr_product(matrix, b)
-
     values, pattern = matrix.values, matrix.pattern
     if values.ndim > 1 or b.ndim > 2:
         SPMM.refuse("the kernel takes one matrix and one right-hand side, not batches")
@@ -106,7 +105,6 @@ def run_sddmm(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:
     """Return the elements of ``c @ d.mT`` at the entries of a pattern."""
     if not kernels_wanted():
         return sampled_product(pattern, c, d)
-
     if c.ndim > 2 or d.ndim > 2:
         SDDMM.refuse("the kernel takes two matrices, not batches")
         return sampled_product(pattern, c, d)

@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from trnsci.core.backend.explanation import explain
 from trnsci.core.counters import counts
-from trnsci.core.errors import NkiRefusalWarning
+from trnsci.core.errors import BackendError, NkiRefusalWarning
 from trnsci.core.numbers.planes import joined, parts
 from trnsci.core.testing import launched, random_tensor, refusals_expected, unit_roundoff
 
@@ -169,6 +170,39 @@ def test_the_reason_names_what_decided(library, operation, fake_neuron):
         assert reason() == "backend 'simulator' is set"
     fake_neuron()
     assert reason() == "backend 'auto' finds a NeuronCore with AWS's NKI"
+
+
+@refusals_expected()
+@pytest.mark.parametrize("backend", ["auto", "pytorch", "simulator"])
+@pytest.mark.parametrize("level", ["", "1"])
+@pytest.mark.parametrize(
+    "x", [torch.ones(2, 2), torch.ones(2, 2, dtype=torch.float64), torch.empty(0, 2)]
+)
+def test_a_call_does_what_was_decided_and_explained(library, operation, backend, level, x):
+    with library.backend(backend), library.requiring(level if backend == "simulator" else ""):
+        decision = operation.decide(library.choice(), (x, x, 1.0))
+        (step,) = explain(operation, x, x, 1.0).steps
+        assert (step.path, step.reason) == decision[:2]
+        if decision.refusal and level:
+            with pytest.raises(BackendError, match=decision.refusal):
+                operation(x, x, 1.0)
+        else:
+            operation(x, x, 1.0)
+    found = counts()
+    assert found.launches == ({KERNEL: 1} if decision.path == "simulator" else {})
+    warned = decision.refusal and not level
+    assert list(found.refusals) == [(operation.qualified_name, decision.refusal)] * bool(warned)
+
+
+def test_a_change_of_the_backend_during_a_call_does_not_change_its_path(library, make_operation):
+    def unsuited(x, y, alpha):
+        library.set_backend("pytorch")  # as another thread may
+        return ""
+
+    operation = make_operation(unsuited=unsuited)
+    library.set_backend("simulator")
+    with launched(KERNEL):
+        operation(torch.ones(2, 2), None, 2.0)
 
 
 def test_the_custom_operator_appears_at_the_first_kernel_call(library, operation):

@@ -28,7 +28,7 @@ _TARGET = os.environ.get("NEURON_PLATFORM_TARGET_OVERRIDE", "").lower()
 _OF_ONE_CORE = ("trn1", "inf2", "gen2")
 
 
-@dataclass
+@dataclass(eq=False)
 class Launcher:
     """Runs kernels on one path and counts them.
 

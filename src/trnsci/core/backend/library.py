@@ -42,6 +42,7 @@ from trnsci.core.backend.precision import (
 from trnsci.core.backend.setting import Setting
 from trnsci.core.counters import count_no_kernel
 from trnsci.core.errors import BackendError, FlagError, NkiRefusalWarning
+from trnsci.core.examples import Case, Example
 from trnsci.core.interop import constant_to_compile
 from trnsci.core.nki import has_aws_nki
 
@@ -236,12 +237,12 @@ class Library:
     def _check_precision(self, function: str, name: str) -> None:
         check_level(f"{self.name}.{function}", name, (*LEVELS, *self.published))
 
-    def examples(self) -> dict[str, Any]:
+    def examples(self) -> dict[str, Example]:
         """Return the examples of the operations declared so far, by name."""
-        declared = (operation.examples.items() for operation in self.operations.values())
+        declared = (each.examples.items() for each in self.operations.values())
         return {name: make() for examples in declared for name, make in examples}
 
-    def evidence(self) -> tuple[Any, ...]:
+    def evidence(self) -> tuple[Case, ...]:
         """Return the validation cases of the operations declared so far."""
         return tuple(case for each in self.operations.values() for case in each.evidence)
 

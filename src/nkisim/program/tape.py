@@ -122,13 +122,13 @@ class Tape:
         self._scopes = count(1)
         self._levels = [_Level(scopes={0})]
         self._whiles: list[tuple[_Loop, Any, Any]] = []
-        self._raised = self._ended = False
+        self._raised = self._left = self._ended = False
         self._problem = ""
 
     def finished(self) -> list[Any]:
         """Return the operations of a kernel that has returned."""
         self._ended = True  # what is freed from now on is not freed by the kernel
-        if self._problem or len(self._levels) > 1:
+        if self._problem or self._left or len(self._levels) > 1:
             raise ProgramError(self._problem or _BREAK)
         return self._levels[0].ops
 
@@ -146,7 +146,7 @@ class Tape:
             if (loop := level.loop) is None:
                 return ops
             if loop.bodies:
-                loop.op[-1] = folded(loop.bodies, self._tables.places, loop.number, loop.indices)
+                loop.op[-1] = self._folded(loop)
             else:
                 loop.op[-1] = [level.index, ops, None]
         raise AssertionError("unreachable: the first level has no loop")
@@ -207,6 +207,8 @@ class Tape:
     def _add(self, kind: str, *fields: Any) -> list[Any]:
         if self._raised:
             self._problem = "a kernel that goes on after an error of NKI"
+        elif self._left and kind != "end":
+            self._problem = _BREAK
         operation = [kind, self._tables.here(), *fields]
         self._levels[-1].ops.append(operation)
         self._tables.operations += 1
@@ -323,7 +325,7 @@ class Tape:
                     yield number
                 finished = True
             finally:
-                if not self._ended:
+                if not self._raised:  # by an error that ends the kernel, too
                     self._add("end", loop, finished)
 
         return Iterations(numbers, turns)
@@ -358,9 +360,14 @@ class Tape:
         level.ops += level.freed
         level.freed = []
         try:
-            loop.op[-1] = folded(loop.bodies, self._tables.places, loop.number, loop.indices)
+            loop.op[-1] = self._folded(loop)
         except ProgramError as error:
             self._refuse(str(error))
+
+    def _folded(self, loop: _Loop) -> Any:
+        """Return the one body of the iterations that have ended."""
+        indices = loop.indices and loop.indices[: len(loop.bodies)]
+        return folded(loop.bodies, self._tables.places, loop.number, indices)
 
     def _device_loop(
         self,
@@ -424,7 +431,7 @@ class Tape:
                 try:
                     yield index
                 except GeneratorExit:
-                    self._problem = self._problem or _BREAK
+                    self._left = True  # by break, if the kernel goes on, or by an error
                     raise
                 self._end(loop)
             self._close(loop)

@@ -185,6 +185,50 @@ def test_a_finding_that_ends_the_kernel_ends_the_replay():
     assert report.stopped == "L027 tensor-operator"
 
 
+def rows_beyond(x):
+    """Reads outside of its argument in the third of five iterations."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    tile = nl.ndarray((64, 64), dtype=x.dtype, buffer=nl.sbuf)
+    for i in nl.dynamic_range(5):
+        nisa.dma_copy(dst=tile, src=x[i * 64 : (i + 1) * 64, :])
+        nisa.dma_copy(dst=out[0:64, :], src=tile)
+    return out
+
+
+def added_in_a_loop(x):
+    """Applies an operator that tensors refuse in the first of five iterations."""
+    tile = nl.load(x)
+    for _i in nl.dynamic_range(5):
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+        tile + tile
+    return x
+
+
+@pytest.mark.parametrize("kernel", [rows_beyond, added_in_a_loop])
+def test_a_kernel_that_ends_in_a_loop_ends_there_in_a_replay(kernel):
+    def found(kernel):
+        report = nkisim.check(kernel, source=False)(X)
+        places = [(f.rule.id, f.place.line, f.place.loops) for f in report.findings]
+        return places, report.stopped, report.instructions
+
+    program = nkisim.record(kernel)(X)
+    assert found(replayed(program)) == found(kernel)
+
+
+def test_the_index_after_a_loop_is_the_last_one():
+    def kernel(x):
+        out = nl.ndarray((16, 64), dtype=x.dtype, buffer=nl.shared_hbm)
+        tile = nl.ndarray((16, 64), dtype=x.dtype, buffer=nl.sbuf)
+        for i in nl.dynamic_range(6):
+            nisa.dma_copy(dst=tile, src=x[i * 16 : (i + 1) * 16, :])
+        nisa.dma_copy(dst=tile, src=x[i * 16 : (i + 1) * 16, :])
+        nisa.dma_copy(dst=out, src=tile)
+        return out
+
+    program = nkisim.record(kernel)(X)
+    assert np.array_equal(nkisim.simulate(replayed(program))(X), X[80:96])
+
+
 def test_a_replay_for_another_call_is_refused():
     kernel = replayed(nkisim.record(scaled)(X))
     with pytest.raises(ProgramError, match=r"recorded for float32\[128, 64\]"):

@@ -21,6 +21,7 @@ MOST_SHOWN = 200
 
 DATA: Mapping[str, str] = {
     "buffer": "L060: memory of the returned tensor",
+    "by_address": "M030: whether the two are tensors of their own, at one address",
     "call": "L021: the call, as it is written",
     "columns": "M009: columns of the tile, if it has two dimensions",
     "condition": "L027: whether the comparison decides a branch",

@@ -9,13 +9,13 @@ import io
 import random
 import tokenize
 from collections import Counter
-from functools import cache
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import nkisim
+from coded_files import checked_twins, source_of, with_arguments
 from each_case import each_case
 from kernels import GUARDS, TWINS
 from kernels.told import has_code
@@ -27,24 +27,6 @@ from scripts import imported
 from . import test_rules  # noqa: F401 (imports all kernels)
 from .fuzzed_kernels import HARMFUL, random_kernel
 from .written_kernels import KERNELS
-
-EXAMPLE = """
-
-def nkisim_examples():
-    import nkisim
-    from kernels import TWINS
-
-    (twin,) = [twin for twin in TWINS if twin.name == {name!r}]
-    yield twin.launched(nkisim.jit(bad_{name})), tuple(twin.inputs)
-"""
-WRITTEN = """
-
-def nkisim_examples():
-    import numpy as np
-
-    shapes, random = {shapes}, np.random.default_rng(0)
-    yield {name}, tuple(random.uniform(0.5, 1.5, s).astype(np.float32) for s in shapes)
-"""
 
 PASTED = """
     A001 A002 A012 A014 A034 A035 A036 D002 D003 D010 D013 D022 D023 D023_copy D023_reciprocal
@@ -95,31 +77,11 @@ def fixed(file, name, targets):
         assert errors <= errors_of(check_files([(file, name)], settings))
         file.write_text(after)
     for finding in ledger.findings:
-        assert finding.rewrite is None or Path(finding.rewrite.file) != file
+        assert finding.rewrite is None or finding.untried or Path(finding.rewrite.file) != file
     again, (same,) = fix_files([(file, name)], settings, write=True)
     assert not same.changed
     assert not again.fixed
     return [finding.rule.id for finding in ledger.fixed], ledger.findings
-
-
-@cache
-def parsed(file):
-    """The text and the tree of a file."""
-    text = Path(file).read_text()
-    return text, ast.parse(text)
-
-
-def source_of(twin):
-    """The file of a twin without its declaration, other twins and guards."""
-    text, tree = parsed(twin.file)
-    lines = text.splitlines(keepends=True)
-    for node in reversed(tree.body):
-        declared = [d.lineno for d in getattr(node, "decorator_list", ())]
-        if isinstance(node, ast.FunctionDef) and node.name == twin.bad.__name__:
-            del lines[min(declared) - 1 : node.lineno - 1]
-        elif declared or getattr(node, "name", "").startswith("good_"):
-            del lines[min([node.lineno, *declared]) - 1 : node.end_lineno]
-    return "".join(lines) + EXAMPLE.format(name=twin.name)
 
 
 def checked(twin, kernel, inputs):
@@ -147,9 +109,7 @@ def modules_of_twins():
 
 def twins_of(module):
     """The twins of a file, and the names of those whose findings have code."""
-    # A file has no options and no ranks.
-    here = [t for t in TWINS if Path(t.file) == module and not t.on_host]
-    twins = [t for t in here if t.ranks == 1 and not t.options]
+    twins = [twin for twin in checked_twins() if Path(twin.file) == module]
     return twins, {t.name for t in twins if has_code(t, t.targets[-1])}
 
 
@@ -211,9 +171,7 @@ def test_all_twins_without_code_stay(tmp_path):
 
 
 def written(file, name, text):
-    kernel = KERNELS[name]
-    shapes = [array.shape for array in kernel.inputs]
-    file.write_text(text + WRITTEN.format(name=name, shapes=shapes))
+    file.write_text(with_arguments(text, name, KERNELS[name].inputs))
 
 
 @each_case("name, target", in_turn(KERNELS, ["gen2", "gen3", "gen4"]))

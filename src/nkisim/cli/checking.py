@@ -62,6 +62,7 @@ class _Check(click.Command):
 @click.option("--source-only", is_flag=True, help="Read the files; import and run nothing.")
 @click.option("--fix", is_flag=True, help="Write the fixes of findings to the files.")
 @click.option("--diff", is_flag=True, help="Print the fixes as a diff; the report goes to stderr.")
+@click.option("--no-trials", is_flag=True, help="Show code without trying it.")
 @click.option("--allow-none", is_flag=True, help="Exit with status 0 if no file has a kernel.")
 @click.option("--watch", is_flag=True, help="Check again at every save, until Ctrl-C.")
 def check(
@@ -79,6 +80,7 @@ def check(
     source_only: bool,
     fix: bool,
     diff: bool,
+    no_trials: bool,
     allow_none: bool,
     watch: bool,
 ) -> int:
@@ -93,6 +95,7 @@ def check(
     written.
     """
     from nkisim.filecheck import CheckSettings, Selection, check_files, parse_shapes
+    from nkisim.filecheck.fixes import fix_files, tried_files
 
     if "-" in {name.partition("::")[0] for name in files} and (fix or watch):
         raise click.UsageError("--fix and --watch need a file; --diff prints the fixes of stdin")
@@ -125,11 +128,9 @@ def check(
         with claimed_stdout() as stdout:
             fixed: list[FixedFile] = []
             if fix or diff:
-                from nkisim.filecheck.fixes import fix_files
-
                 ledger, fixed = fix_files(paths, settings, write=fix)
             else:
-                ledger = check_files(paths, settings)
+                ledger = (check_files if no_trials else tried_files)(paths, settings)
             ledger.relative_to(os.getcwd())
             if text_file := stdin_file():
                 ledger.renamed(text_file, "-")

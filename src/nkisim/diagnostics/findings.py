@@ -21,6 +21,7 @@ MOST_SHOWN = 200
 
 DATA: Mapping[str, str] = {
     "buffer": "L060: memory of the returned tensor",
+    "by_address": "M030: whether the two are tensors of their own, at one address",
     "call": "L021: the call, as it is written",
     "columns": "M009: columns of the tile, if it has two dimensions",
     "condition": "L027: whether the comparison decides a branch",
@@ -112,6 +113,8 @@ class Finding:
         level: Severity that overrides the rule's: lower for a harmless case, ``"error"`` where the
             caller selected that.
         rewrite: Fix as code to paste, where one is known.
+        tried: Whether the code was tried: applied to a copy of the file that was checked and run.
+        untried: Reason why not, where a trial was wanted.
         targets: Generations with this finding, where several were simulated.
         facts: Tensors of the call; input of the suggested rewrite.
         span: First line and column, last line and column of the operand's text, where known; lines
@@ -138,6 +141,8 @@ class Finding:
     span: tuple[int, int, int, int] | None = None
     picture: Bitmap | None = None
     data: Mapping[str, Any] = field(default_factory=dict)
+    tried: bool = False
+    untried: str = ""
 
     @property
     def severity(self) -> Severity:
@@ -179,6 +184,8 @@ class Finding:
             "targets": list(self.targets),
             "span": None if self.span is None else list(self.span),
             "rewrite": None if self.rewrite is None else self.rewrite.to_dict(),
+            "tried": None if self.rewrite is None else self.tried,
+            "untried": self.untried,
             "data": dict(self.data),
         }
 
@@ -215,6 +222,8 @@ class Finding:
                 f"  {'code' if i == 0 else '    '}  {line}"
                 for i, line in enumerate(self.rewrite.shown())
             ]
+        if self.untried:
+            lines.append(f"  note  not tried: {self.untried}")
         if self.targets:
             lines.append(f"  on    {', '.join(self.targets)}")
         if self.count > 1:

@@ -44,8 +44,8 @@ class KernelRecord:
         note: Reason why only its source was checked, if so.
         hint: How to run it, in that case.
         memory: Use of SBUF and PSUM over its last run.
-        results: For checks that compare runs, two digests per run: of its arguments and of its
-            results. The second is empty for a run that was stopped.
+        results: For checks that compare runs, by number of a run the digest of its arguments, and
+            its results with the arguments as it left them; no arrays for one that was stopped.
     """
 
     name: str
@@ -58,7 +58,7 @@ class KernelRecord:
     note: str = ""
     hint: str = ""
     memory: tuple[Occupancy, ...] = ()
-    results: list[tuple[str, str]] = field(default_factory=list)
+    results: dict[int, tuple[str, tuple[Any, ...]]] = field(default_factory=dict)
 
     def add_arguments(self, calls: Iterable[dict[str, str]]) -> None:
         """Add the arguments of calls that differ from the known ones."""
@@ -209,7 +209,7 @@ class Ledger:
             if not mine.note:
                 mine.note, mine.hint = record.note, record.hint
             mine.memory = record.memory or mine.memory
-            mine.results += record.results
+            mine.results |= record.results
         self.silenced |= other.silenced
         self.fixed += other.fixed
         self.nki |= other.nki
@@ -339,4 +339,6 @@ def _finding(data: Mapping[str, Any]) -> Finding:
         tuple(data["targets"]),
         span=None if data["span"] is None else tuple(data["span"]),
         data=data["data"],
+        tried=bool(data.get("tried")),
+        untried=data.get("untried", ""),
     )

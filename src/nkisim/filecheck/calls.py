@@ -10,9 +10,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from nkisim.api import Kernel, as_kernel
 from nkisim.checks import KernelSource, kernel_findings
-from nkisim.diagnostics import Finding, Place, is_own_file
+from nkisim.diagnostics import Finding, Place, Report, is_own_file
 from nkisim.diagnostics.ledger import KernelRecord, Ledger
 from nkisim.filecheck.arguments import (
     Shapes,
@@ -156,9 +158,12 @@ def _run_all(
         broken = True
         _add_broken(found, file, str(error), error.line)
     for call in calls:
-        run_call(call, file, settings, found)
+        if settings.runs(call.name):
+            run_call(call, file, settings, found)
     called = {call.name for call in calls}
-    for kernel in (kernel for kernel in kernels if kernel.name not in called):
+    for kernel in kernels:
+        if kernel.name in called or not settings.runs(kernel.name):
+            continue
         made, missing = generated_call(module, kernel, settings.shapes)
         record = records[kernel.name]
         if missing:
@@ -300,34 +305,58 @@ def run_call(call: KernelCall, file: Path, settings: CheckSettings, found: Ledge
     """Check a call on all targets of the settings, and add what was found."""
     place = definition_place(call.kernel.function)
     for target in settings.targets:
-        options = SimOptions(
-            strictness="check",
-            target=target,
-            source=False,
-            ignore=(),
-            watchers=(instruction_limit(settings.max_instructions),),
-        )
         start = None if call.expected is None else _copied(call)
-        run = Run(call.kernel, options, call.args, call.kwargs)
-        given = digest((call.args, call.kwargs)) if settings.digests else ""
-        try:
-            with time_limit(settings.max_seconds):
-                run.check()
-        except GaveUp as error:
-            run.report.stopped = str(error)
-        except (Exception, SystemExit) as error:
-            run.report.stopped = f"{type(error).__name__}: {error}{where_raised(error)}"
-        if start is not None and not run.report.stopped:
-            run.report.findings += _wrong_results(call, start, run.report.outputs, place)
-        found.enter(call.name, place, run.report)
-        report = run.report
-        if settings.digests:
-            made = (report.outputs, call.args, call.kwargs)
-            found.kernel(call.name, place).results.append(
-                (given, "" if report.outputs is None else digest(made))
-            )
+        whole = settings.checks_whole(call.name, target) or start is not None
+        keeps = settings.results and whole
+        given = digest((call.args, call.kwargs)) if keeps else ""
+        report = _report(call, target, settings, whole=whole)
+        if start is not None and not report.stopped:
+            report.findings += _wrong_results(call, start, report.outputs, place)
+        found.enter(call.name, place, report)
+        if keeps:
+            record = found.kernel(call.name, place)
+            arrays = () if report.outputs is None else _arrays_after(call, report.outputs)
+            record.results[record.runs] = (given, arrays)
     if place.file != str(file):
         found.add(kernel_findings(call.kernel.function))
+
+
+def _report(call: KernelCall, target: str, settings: CheckSettings, *, whole: bool) -> Report:
+    """Return the report of a run; without ``whole`` it has neither values nor detectors."""
+    options = SimOptions(
+        strictness="check",
+        target=target,
+        source=False,
+        ignore=(),
+        values=whole,
+        detect=None if whole else (),
+        watchers=(instruction_limit(settings.max_instructions),),
+    )
+    run = Run(call.kernel, options, call.args, call.kwargs)
+    try:
+        with time_limit(settings.max_seconds):
+            run.check()
+    except GaveUp as error:
+        run.report.stopped = str(error)
+    except (Exception, SystemExit) as error:
+        if not whole:  # it may depend on values
+            return _report(call, target, settings, whole=True)
+        run.report.stopped = f"{type(error).__name__}: {error}{where_raised(error)}"
+    return run.report
+
+
+def _arrays_after(call: KernelCall, outputs: Any) -> tuple[np.ndarray, ...]:
+    """Return copies of a run's results and of its arguments, which it may have written."""
+    from nkisim.trials import Arguments
+
+    found: list[np.ndarray] = []
+
+    def copied(_: str, array: np.ndarray) -> np.ndarray:
+        found.append(np.array(array))
+        return array
+
+    Arguments((outputs, *call.args), call.kwargs).changed(copied)
+    return tuple(found)
 
 
 def _copied(call: KernelCall) -> Arguments:

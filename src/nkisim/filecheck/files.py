@@ -130,7 +130,8 @@ def _check(source: SourceFile, settings: CheckSettings, ledger: Ledger) -> None:
     if not source.selected:
         found.add(unused_ignores(file, found, settings, all_ran))
     if settings.require_run and not broken:
-        found.add(_not_run(records.values(), found))
+        wanted = [record for record in records.values() if settings.runs(record.name)]
+        found.add(_not_run(wanted, found))
     found.keep(settings.selection.wants)
     ledger.merge(found)
 

@@ -1,34 +1,29 @@
-"""Fixes of files: the rewrites of findings, tried in memory, and written where they hold.
+"""The code of findings, tried in memory: what holds is shown, or written to the files.
 
-A fix holds if the finding is gone, the file has no error that it did not have, and the kernels that
-ran compute the same bits. A rule declares where its fix changes results.
+Code holds if the finding is gone, the file has no error that it did not have, and the kernels that
+ran compute the same results. A rule declares where its fix changes results.
 """
 
 from __future__ import annotations
 
-import ast
-import textwrap
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
 
 from nkisim.diagnostics import Finding, Rewrite
-from nkisim.diagnostics.ledger import Ledger
-from nkisim.diagnostics.syntax import parsed, tree_of
+from nkisim.diagnostics.ledger import KernelRecord, Ledger
+from nkisim.filecheck.drafted import Draft, Fix, Key, State, reject
 from nkisim.filecheck.files import check_files
 from nkisim.filecheck.settings import CheckSettings
 from nkisim.rewriting import (
-    Edit,
-    NotPastedError,
     NotPythonError,
     SourceError,
     SourceText,
-    disjoint,
     drafts,
-    edited,
-    edits_of,
     read_source,
     write_source,
 )
@@ -39,8 +34,13 @@ _MOST_TRIALS = 200
 _MOST_ROUNDS = 20
 """Rounds of fixes in a trial: of what the fixes of the round before have revealed."""
 
-_Key = tuple[str, str, int, str]
-"""Rule, file, line before all fixes, and generation of a finding."""
+_MOST_REPEATS = 3
+_FEW_INSTRUCTIONS = 50_000
+"""The trials of a report end after so many times the instructions of the check, or so many."""
+
+_Wanted = Sequence[tuple[Path, str | None]]
+_Place = tuple[str, str, int]
+"""Rule, file and line before all fixes of a finding."""
 
 
 @dataclass
@@ -76,270 +76,365 @@ class FixedFile:
             self.now, self.fixed, self.problem = self.before, [], str(error)
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """A text of a file, and the line before all fixes of each of its lines."""
-
-    source: SourceText
-    lines: Sequence[int]
-
-    @classmethod
-    def read(cls, path: Path) -> _Draft | None:
-        """Return a file as it is, None if it cannot be read, which is a finding of its own."""
-        try:
-            source = read_source(path)
-        except SourceError:
-            return None
-        return cls(source, range(1, source.text.count("\n") + 2))
-
-    def line_before(self, line: int) -> int:
-        # A file whose lines end in carriage returns alone counts as one line.
-        return self.lines[line - 1] if 0 < line <= len(self.lines) else line
-
-
-@dataclass(frozen=True)
-class _Fix:
-    """A rewrite of a file, as edits of its text, with the findings that have it."""
-
-    path: Path
-    rewrite: Rewrite
-    edits: list[Edit]
-    findings: list[Finding]
-
-    @property
-    def changes_results(self) -> bool:
-        return any(bool(finding.rule.silent) for finding in self.findings)
-
-
-@dataclass(frozen=True)
-class _State:
-    """Texts of files, and what a check of them found."""
-
-    files: Mapping[Path, _Draft]
-    ledger: Ledger
-
-    def key(self, finding: Finding, target: str) -> _Key:
-        draft = self.files.get(Path(finding.file))
-        line = finding.line if draft is None else draft.line_before(finding.line)
-        return finding.rule.id, finding.file, line, target
-
-    def keys(self, finding: Finding) -> list[_Key]:
-        """Return the keys of a finding on all its generations."""
-        return [self.key(finding, target) for target in finding.targets or ("",)]
-
-    def with_line_before(self, finding: Finding) -> Finding:
-        """Return a finding with its line before all fixes."""
-        line = self.key(finding, "")[2]
-        return replace(finding, place=finding.place._replace(line=line))
-
-    @cached_property
-    def found(self) -> Counter[_Key]:
-        """The number of findings of each key."""
-        return Counter(key for finding in self.ledger.findings for key in self.keys(finding))
-
-    @cached_property
-    def errors(self) -> Counter[_Key]:
-        """The number of errors of each key, and of exceptions that stopped a kernel."""
-        found = [f for f in self.ledger.findings if f.severity == "error"]
-        rules = {f.rule.id for f in found}
-        keys = [key for finding in found for key in self.keys(finding)]
-        for (file, _), record in self.ledger.kernels.items():
-            for target, reason in record.stopped.items():
-                if reason.partition(" ")[0] not in rules:
-                    keys.append((reason.partition(":")[0], file, record.place.line, target))
-        return Counter(keys)
-
-    def fixes(self) -> Iterator[_Fix]:
-        """Yield the fixes that can be applied together, those of each file in turn."""
-        for path, draft in self.files.items():
-            here = [f for f in self.ledger.findings if f.rewrite and Path(f.rewrite.file) == path]
-            yield from _together(path, draft.source.text, here)
-
-
-def _together(path: Path, text: str, findings: Iterable[Finding]) -> list[_Fix]:
-    """Return the fixes of one text that are in different statements and define own names."""
-    chosen: list[_Fix] = []
-    names, new_names = _stored(tree_of(text)), set[str]()
-    for finding in findings:
-        rewrite = finding.rewrite
-        assert rewrite is not None
-        same = [fix for fix in chosen if fix.rewrite == rewrite]
-        if same:
-            same[0].findings.append(finding)
-            continue
-        taken = [fix.rewrite for fix in chosen]
-        if any(r.first <= rewrite.last and rewrite.first <= r.last for r in taken):
-            continue
-        try:
-            edits = edits_of(text, rewrite)
-        except NotPastedError as error:
-            _reject([finding], str(error))
-            continue
-        new = _bound(rewrite.code) - names
-        if (
-            not edits
-            or new & new_names
-            or not disjoint(edits, [e for f in chosen for e in f.edits])
-        ):
-            continue
-        chosen.append(_Fix(path, rewrite, edits, [finding]))
-        new_names |= new
-    return chosen
-
-
-def _bound(code: str) -> set[str]:
-    """Return the names that code, or the head of a loop, binds."""
-    code = textwrap.dedent(code)
-    return _stored(parsed(code) or parsed(f"{code}\n    pass"))
-
-
-def _stored(tree: ast.Module | None) -> set[str]:
-    nodes = () if tree is None else ast.walk(tree)
-    return {n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
-
-
-def _reject(findings: Iterable[Finding], reason: str) -> None:
-    """Take the code from findings whose fix is not written, and note why."""
-    for finding in findings:
-        finding.rewrite = None
-        finding.notes += (f"not fixed: {reason}",)
-
-
 class _RejectedError(Exception):
-    """Fixes do not hold; the message is the reason."""
+    """Fixes do not hold together; the message is the reason.
 
-
-class _Trials:
-    """Trials of fixes: each is applied to the texts in memory, and all files are checked again."""
+    Attributes:
+        reasons: Reasons by fix, for those that are known to be at fault.
+        kernels: The places of the kernels with the fault.
+    """
 
     def __init__(
         self,
-        wanted: Sequence[tuple[Path, str | None]],
-        settings: CheckSettings,
-        files: Mapping[Path, _Draft],
+        message: str,
+        reasons: Mapping[int, str] = MappingProxyType({}),
+        kernels: Collection[Any] = (),
     ) -> None:
-        self.wanted, self.settings = wanted, replace(settings, digests=True)
-        self.state = _State(files, check_files(wanted, self.settings))
+        super().__init__(message)
+        self.reasons, self.kernels = reasons, kernels
+
+
+class _UndoneError(_RejectedError):
+    """The text of an earlier trial comes again."""
+
+
+class _SpentError(Exception):
+    """The trials of a report have executed enough instructions."""
+
+
+class _Trials:
+    """Trials of fixes: each is applied to the texts in memory, and the files are checked again.
+
+    Args:
+        wanted: Files, each with the name of a kernel or None.
+        settings: Settings of the checks.
+        writes: Whether the files will be written: then only they are changed, every trial runs all
+            kernels, and there may be many. Otherwise the trials serve a report.
+    """
+
+    def __init__(self, wanted: _Wanted, settings: CheckSettings, *, writes: bool) -> None:
+        self.wanted, self.settings = wanted, replace(settings, results=True)
+        self.writes = writes
+        paths = dict.fromkeys(path.resolve() for path, _ in wanted)
+        texts = {path: draft for path in paths if (draft := Draft.read(path)) is not None}
+        ledger = check_files(wanted, self.settings)
+        rewrites = [f.rewrite for f in ledger.findings if f.rewrite is not None]
+        for path in () if writes else dict.fromkeys(Path(r.file) for r in rewrites):
+            draft = None if path in texts else Draft.read(path)
+            if draft is not None:
+                texts[path] = draft
+        self.before = self.state = State(texts, ledger)
         self.fixed: list[tuple[Path, Finding]] = []
-        self._texts = {self._text(files)}
+        self._texts = {self._text(texts)}
         self._rejected: dict[tuple[str, ...], str] = {}
+        self._refused: dict[_Place, str] = {}
+        self._code: dict[_Place, str] = {}
+        self._notes: dict[_Place, tuple[str, ...]] = {}
+        self._places = {key: record.place for key, record in ledger.kernels.items()}
+        self._left = max(_MOST_REPEATS * ledger.instructions, _FEW_INSTRUCTIONS)
 
     def run(self) -> None:
         """Apply all fixes that hold."""
-        for _ in range(_MOST_TRIALS):
-            fixes = self.fixes(self.state)
-            # A fix that changes results would hide that another one does.
-            fixes = [fix for fix in fixes if not fix.changes_results] or fixes
-            if not fixes:
-                return
-            reason = self._try(fixes)
-            while reason and len(fixes) > 1:
-                fixes = fixes[: len(fixes) // 2]
-                reason = self._try(fixes)
-            if reason:
-                self._rejected[_identity(fixes[0])] = reason
+        try:
+            for _ in range(_MOST_TRIALS):
+                fixes = self._batch()
+                if not fixes:
+                    return
+                self._apply(fixes)
+        except _SpentError:
+            return
 
-    def fixes(self, state: _State) -> list[_Fix]:
+    def fixes(self, state: State) -> list[Fix]:
         """Return the fixes that can be tried; note at the findings of others why not."""
         found = []
-        for fix in state.fixes():
-            reason = self._rejected.get(_identity(fix))
+        for fix in state.fixes:
+            reason = self._rejected.get(fix.identity)
             if reason is None:
                 found.append(fix)
             else:
-                _reject(fix.findings, reason)
+                reject(fix.findings, reason)
         return found
 
-    def _try(self, fixes: list[_Fix]) -> str:
-        """Apply fixes if they hold together; return the reason if they do not."""
-        try:
-            state, fixed = self._held(fixes)
-        except _RejectedError as error:
-            return str(error)
-        self.fixed += fixed
-        self.state = state
-        self._texts.add(self._text(state.files))
-        return ""
+    def _batch(self) -> list[Fix]:
+        """Return the fixes to try next: one that changes results would hide that another does."""
+        fixes = self.fixes(self.state)
+        same = {self._place(fix) for fix in fixes if not fix.changes_results}
+        return [
+            fix for fix in fixes if not fix.changes_results or not same & {self._place(fix), None}
+        ] or fixes
 
-    def _held(self, fixes: list[_Fix]) -> tuple[_State, list[tuple[Path, Finding]]]:
-        """Return the state after fixes, and the fixed findings.
+    def _place(self, fix: Fix) -> Any:
+        """Return the place of the kernel that a fix is in, None for one outside of all."""
+        record = self._kernel(fix)
+        return None if record is None else record.place
+
+    def _kernel(self, fix: Fix) -> KernelRecord | None:
+        return self.before.kernel_at(str(fix.path), fix.first)
+
+    def _apply(self, fixes: list[Fix]) -> None:
+        """Apply those of some fixes that hold together."""
+        while fixes:
+            try:
+                self._hold(fixes)
+                return
+            except _RejectedError as error:
+                fixes = self._without_fault(fixes, error)
+
+    def _without_fault(self, fixes: list[Fix], error: _RejectedError) -> list[Fix]:
+        """Return the fixes to try next: without those at fault, of other kernels, or half."""
+        reasons = dict(error.reasons)
+        if not reasons:
+            others = [fix for fix in fixes if self._place(fix) not in error.kernels]
+            if others and len(others) < len(fixes):
+                return others
+            if len(fixes) > 1:
+                return fixes[: len(fixes) // 2]
+            reasons[0] = str(error)
+        for number, reason in reasons.items():
+            self._rejected[fixes[number].identity] = reason
+            for finding in fixes[number].findings:
+                self._refused[_at(self.state, finding)] = reason
+        return [fix for number, fix in enumerate(fixes) if number not in reasons]
+
+    def _hold(self, fixes: list[Fix]) -> None:
+        """Apply fixes if they hold together.
 
         An error at which a kernel stopped hides those behind it, and one of an operand that of
         the next operand. What fixes reveal is fixed with them, or they are rejected.
+
+        Raises:
+            _RejectedError: They do not hold.
         """
-        state, fixed, changes = self.state, [], False
+        first, state, fixed = fixes, self.state, list[tuple[Path, Finding]]()
         goals = {key for fix in fixes for f in fix.findings for key in state.keys(f)}
+        changed = {self._place(fix) for fix in fixes if fix.changes_results}
+        later: list[Fix] = []
+        left: dict[Key, str] = {}
+        records: dict[tuple[str, str], KernelRecord] = {}
+        texts = set(self._texts)
         for _ in range(_MOST_ROUNDS):
-            after = self._checked(state, fixes)
+            try:
+                after = self._checked(state, fixes, texts)
+            except _UndoneError as error:
+                raise self._fault(first, left) if left else error from None
             for fix in fixes:
                 fixed += [(fix.path, state.with_line_before(finding)) for finding in fix.findings]
-                changes |= fix.changes_results
             state = after
-            left = {key for key in goals if state.found[key] >= self.state.found[key]}
-            left |= set(state.errors - self.state.errors)
+            records |= {key: r for key, r in state.ledger.kernels.items() if r.runs}
+            ended = {key for key in goals.union(left) if self._ran(state, key)}
+            keys = set(state.errors - self.state.errors)
+            keys |= {key for key in goals & ended if state.found[key] >= self.state.found[key]}
+            left = {key: reason for key, reason in left.items() if key not in ended}
+            left |= {key: _described(key, state) for key in keys}
             fixes = [
                 fix
                 for fix in (self.fixes(state) if left else ())
-                if not left.isdisjoint(key for f in fix.findings for key in state.keys(f))
+                if not keys.isdisjoint(key for f in fix.findings for key in state.keys(f))
             ]
+            kernels = {self._place(fix) for fix in fixes}
+            lost = {k: r for k, r in left.items() if not kernels & {self._place_of(k), None}}
+            if lost:
+                raise self._fault(first, lost)
             if not fixes:
                 break
-        if left:
-            raise _RejectedError(_described(left, state))
-        if not changes:
-            self._compare(self.state, state)
-        return state, fixed
+            later += fixes
+            changed |= {self._place(fix) for fix in fixes if fix.changes_results}
+        else:
+            raise self._fault(first, left)
+        if None not in changed:
+            self._compare(first, records, changed)
+        if later and not self.writes:
+            self._describe(first, later, state, fixed[sum(len(f.findings) for f in first) :])
+        self.fixed += fixed
+        self.state = state
+        self._texts.add(self._text(state.files))
 
-    def _checked(self, state: _State, fixes: Iterable[_Fix]) -> _State:
+    def _checked(self, state: State, fixes: Sequence[Fix], texts: set[tuple[str, ...]]) -> State:
+        """Return the state after fixes."""
         files = dict(state.files)
-        for path, draft in state.files.items():
+        for path in {fix.path for fix in fixes}:
             edits = [edit for fix in fixes if fix.path == path for edit in fix.edits]
-            if edits:
-                try:
-                    text, lines = edited(draft.source.text, edits, draft.lines)
-                except NotPythonError as error:
-                    raise _RejectedError(f"the result is not valid Python: {error}") from error
-                files[path] = _Draft(draft.source._replace(text=text), lines)
-        if self._text(files) in self._texts:
-            raise _RejectedError("it would undo another fix")
+            try:
+                files[path] = files[path].edited(edits)
+            except NotPythonError as error:
+                raise _RejectedError(f"the result is not valid Python: {error}") from error
+        if self._text(files) in texts:
+            raise _UndoneError("it would undo another fix")
+        texts.add(self._text(files))
+        if not self.writes and self._left < 0:
+            raise _SpentError
         with drafts({path: draft.source for path, draft in files.items()}):
-            return _State(files, check_files(self.wanted, self.settings))
+            settings = self._running(state, fixes)
+            after = State(files, check_files(self.wanted, settings), settings.whole)
+        self._left -= after.ledger.instructions
+        return after
 
-    def _compare(self, before: _State, after: _State) -> None:
-        for key, record in after.ledger.kernels.items():
-            earlier = before.ledger.kernels.get(key)
-            for old, new in zip(earlier.results if earlier else (), record.results, strict=False):
+    def _running(self, state: State, fixes: Sequence[Fix]) -> CheckSettings:
+        """Return the settings of a trial.
+
+        A report runs the kernels that still have fixes, wholly on one generation that has all their
+        findings. Of a kernel that a refused instruction stopped, legality alone is checked.
+        """
+        common: dict[str, set[str]] = {}
+        refused: dict[str, bool] = {}
+        for fix in () if self.writes else (*fixes, *self.fixes(state)):
+            record = self._kernel(fix)
+            if record is None:
+                return self.settings
+            here = common.setdefault(record.name, set(self.settings.targets))
+            for finding in fix.findings:
+                here &= set(finding.targets or here)
+            stops = all(f.rule.meaningless or not f.targets for f in fix.findings)
+            ended = set(record.stopped) != set(record.targets)
+            refused[record.name] = refused.get(record.name, not ended) and stops
+        whole = {
+            name: () if refused[name] else sorted(here)[-1:] or self.settings.targets
+            for name, here in common.items()
+        }
+        return self.settings if self.writes else replace(self.settings, whole=whole)
+
+    def _fault(self, fixes: Sequence[Fix], left: Mapping[Key, str]) -> _RejectedError:
+        """Return the error of fixes after which findings are left."""
+        reasons: dict[int, str] = {}
+        for key, reason in left.items():
+            for number, fix in enumerate(fixes):
+                goals = {goal for finding in fix.findings for goal in self.state.keys(finding)}
+                here = str(fix.path) == key[1] and fix.first <= key[2] <= fix.last
+                if here or key in goals:
+                    reasons.setdefault(number, reason)
+        kernels = {self._place_of(key) for key in left}
+        return _RejectedError(next(iter(left.values())), reasons, kernels)
+
+    def _place_of(self, key: Key) -> Any:
+        record = self.before.kernel_at(key[1], key[2])
+        return None if record is None else record.place
+
+    def _ran(self, state: State, key: Key) -> bool:
+        """Return whether the kernel of a finding could run in a trial."""
+        record = self.before.kernel_at(key[1], key[2])
+        return state.ran is None or record is None or record.name in state.ran
+
+    def _compare(
+        self,
+        fixes: Sequence[Fix],
+        records: Mapping[tuple[str, str], KernelRecord],
+        changed: set[Any],
+    ) -> None:
+        """Compare the results of kernels with those before fixes, where they must stay."""
+        for key, record in records.items():
+            earlier, place = self.state.ledger.kernels.get(key), self._places.get(key)
+            if earlier is None or place in changed:
+                continue
+            for number, new in record.results.items():
+                old = earlier.results.get(number, ("", ()))
                 if not old[1] or not new[1]:
                     continue  # one of the runs was stopped
+                reason = ""
                 if old[0] != new[0]:
-                    raise _RejectedError(
+                    reason = (
                         f"the results of {record.name} cannot be compared, its arguments differ "
                         "from run to run; seed their random numbers"
                     )
-                if old[1] != new[1]:
-                    raise _RejectedError(f"{record.name} would compute other results")
+                elif not _same_results(old[1], new[1]):
+                    reason = f"{record.name} would compute other results"
+                if reason:
+                    mine = [n for n, fix in enumerate(fixes) if self._place(fix) == place]
+                    one = {mine[0]: reason} if len(mine) == 1 else {}
+                    raise _RejectedError(reason, one, {place})
+
+    def _describe(
+        self, first: Sequence[Fix], later: Sequence[Fix], state: State, revealed: list[Any]
+    ) -> None:
+        """Keep the code of fixes that took several rounds, and what the others revealed."""
+        own = {_at(self.state, finding) for fix in first for finding in fix.findings}
+        known = {_at(self.before, f) for f in self.before.ledger.findings} - own
+        new = [finding for _, finding in revealed if _at(self.before, finding) not in known]
+        stopped = {self._place(f) for f in first if any(x.rule.meaningless for x in f.findings)}
+        for fix in first:
+            inside = [f for f in later if f.path == fix.path and fix.first <= f.first <= fix.last]
+            lines = range(fix.first, fix.last + 1)
+            here = [f for f in new if f.file == str(fix.path) and f.line in lines]
+            code = state.files[fix.path].made_of(fix.first, fix.last)
+            others = [
+                f"behind it: {f.headline} in line {f.line}"
+                for f in new
+                if f not in here and self.before.kernel_at(f.file, f.line) is self._kernel(fix)
+            ]
+            for finding in fix.findings:
+                at = _at(self.state, finding)
+                if inside and len(here) >= len(inside):
+                    self._code[at] = code
+                if finding.rule.meaningless or self._place(fix) not in stopped:
+                    self._notes[at] = tuple(dict.fromkeys(others))
+
+    def mark(self, state: State) -> Ledger:
+        """Mark the findings whose code was tried, and take their code from those where it fails."""
+        present = self.fixed if state is self.before else []
+        done = {_at(self.before, finding) for _, finding in present}
+        coded = [finding for finding in state.ledger.findings if finding.rewrite is not None]
+        held = [f.rewrite for f in coded if _at(state, f) in done]
+        for finding in coded:
+            at, rewrite = _at(state, finding), finding.rewrite
+            assert rewrite is not None
+            if at in done:
+                finding.tried = True
+                finding.rewrite = rewrite._replace(code=self._code.get(at, rewrite.code))
+                finding.notes += self._notes.get(at, ())
+            elif at in self._refused:
+                reject([finding], self._refused[at])
+            elif reason := state.untried(finding):
+                finding.untried = reason
+            elif any(r.file == rewrite.file and _overlap(r, rewrite) for r in held if r):
+                reject([finding], "the code of another finding changes the same lines")
+            else:
+                finding.untried = "the trials took too long"
+        return state.ledger
 
     @staticmethod
-    def _text(files: Mapping[Path, _Draft]) -> tuple[str, ...]:
+    def _text(files: Mapping[Path, Draft]) -> tuple[str, ...]:
         return tuple(draft.source.text for draft in files.values())
 
 
-def _identity(fix: _Fix) -> tuple[str, ...]:
-    """Return what a fix is known by after lines have moved."""
-    return (str(fix.path), fix.rewrite.code, *(finding.rule.id for finding in fix.findings))
+def _at(state: State, finding: Finding) -> _Place:
+    return state.key(finding, "")[:3]
 
 
-def _described(keys: set[_Key], state: _State) -> str:
-    """Return the first finding of these keys, or the exception, in words."""
-    for finding in state.ledger.findings:
-        if not keys.isdisjoint(state.keys(finding)):
+def _overlap(a: Rewrite, b: Rewrite) -> bool:
+    return a.first <= b.last and b.first <= a.last
+
+
+def _same_results(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> bool:
+    """Return whether results are the same up to rounding, by the comparator of ``judge``."""
+    from nkisim.trials import Arguments
+    from nkisim.trials.comparison import compared
+
+    types = [[array.dtype for array in arrays] for arrays in (before, after)]
+    given = Arguments(tuple(before), {})
+    return types[0] == types[1] and compared(after, before, given, None, 0).passed
+
+
+def _described(key: Key, state: State) -> str:
+    """Return the first finding of a key, or the exception, in words."""
+    for finding in state.findings:
+        if key in state.keys(finding):
             on = f" on {', '.join(finding.targets)}" if finding.targets else ""
             return f"the result would have {finding.headline} in line {finding.line}{on}"
-    return f"the result would be stopped by {min(keys)[0]}"
+    return f"the result would be stopped by {key[0]}"
+
+
+def tried_files(wanted: _Wanted, settings: CheckSettings) -> Ledger:
+    """Check files and try the code of their findings; what fails has none in the result.
+
+    Raises:
+        ValueError: As ``check_files``.
+    """
+    trials = _Trials(wanted, settings, writes=False)
+    trials.run()
+    return trials.mark(trials.before)
 
 
 def fix_files(
-    wanted: Sequence[tuple[Path, str | None]], settings: CheckSettings, *, write: bool
+    wanted: _Wanted, settings: CheckSettings, *, write: bool
 ) -> tuple[Ledger, list[FixedFile]]:
     """Check files and fix what their findings have code for; return what remains, and the files.
 
@@ -349,22 +444,22 @@ def fix_files(
     Raises:
         ValueError: As ``check_files``.
     """
-    paths = dict.fromkeys(path.resolve() for path, _ in wanted)
-    texts = {path: draft for path in paths if (draft := _Draft.read(path)) is not None}
-    trials = _Trials(wanted, settings, texts)
-    present = trials.state.ledger
+    trials = _Trials(wanted, settings, writes=True)
     trials.run()
+    before = trials.before
     files = [
-        FixedFile(path, texts[path].source, draft.source, [f for p, f in trials.fixed if p == path])
+        FixedFile(
+            path, before.files[path].source, draft.source, [f for p, f in trials.fixed if p == path]
+        )
         for path, draft in trials.state.files.items()
     ]
     if not write:
-        trials.fixes(_State(texts, present))  # notes which are rejected
-        return present, files
+        return trials.mark(before), files
     for file in files:
         if file.changed:
             file.write()
     written = not any(file.problem for file in files)
-    ledger = trials.state.ledger if written else check_files(wanted, settings)
+    state = trials.state if written else State(before.files, check_files(wanted, settings))
+    ledger = trials.mark(state)
     ledger.fixed = [finding for file in files for finding in file.fixed]
     return ledger, files

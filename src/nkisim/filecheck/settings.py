@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
@@ -122,7 +122,9 @@ class CheckSettings:
         max_seconds: Seconds after which a run is aborted.
         require_run: Whether a kernel that is only read is an error.
         source_only: Whether files are only read, and none is imported.
-        digests: Whether the ledger gets digests of the arguments and results of each run.
+        results: Whether the ledger keeps the results of each run.
+        whole: By name of the kernels that run, the generations with values and all detectors; on
+            the others only legality is checked. None runs all kernels so on all generations.
     """
 
     shapes: Shapes = field(default_factory=dict)
@@ -132,4 +134,13 @@ class CheckSettings:
     max_seconds: float = 600.0
     require_run: bool = False
     source_only: bool = False
-    digests: bool = False
+    results: bool = False
+    whole: Mapping[str, Collection[str]] | None = None
+
+    def runs(self, kernel: str) -> bool:
+        """Return whether a kernel is run, if it has arguments."""
+        return self.whole is None or kernel in self.whole
+
+    def checks_whole(self, kernel: str, target: str) -> bool:
+        """Return whether a kernel runs on a generation with values and all detectors."""
+        return self.whole is None or target in self.whole[kernel]

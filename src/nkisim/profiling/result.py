@@ -269,7 +269,9 @@ class ProfileData:
         for name in ("lines", *(long if timeline else ())):
             plain[name] = [value._asdict() for value in plain[name]]
         plain["assumptions"] = [doubt._asdict() for doubt in self.assumptions]
-        plain["advice"] = [piece._asdict() for piece in self.advice]
+        plain["advice"] = [
+            piece._asdict() | {"tried": piece.gain_us is not None} for piece in self.advice
+        ]
         plain["cycle"] = None if self.cycle is None else self.cycle._asdict()
         if self.together is not None:
             plain["together"] = {k: v for k, v in asdict(self.together).items() if k != "text"}

@@ -254,7 +254,7 @@ class _Drawing:
 
 def advice_title(advice: Advice) -> str:
     """Return rule, condition, place and gain of a piece of advice."""
-    gain = "" if advice.gain_us is None else f", saves {duration(advice.gain_us)}"
+    gain = ", not tried" if advice.gain_us is None else f", saves {duration(advice.gain_us)}"
     where = f" at {place(advice.file, advice.line)}" if advice.file else ""
     return f"{advice.rule} {advice.title}{where}{gain}"
 

@@ -28,7 +28,31 @@ def edits_of(text: str, rewrite: Rewrite) -> list[Edit]:
         NotPastedError: They would lose a comment, or the result would not be valid Python.
     """
     with SYNTAX_LOCK:
-        return _Pasting(text, rewrite).edits()
+        first, last = _definition(text, rewrite)
+        if not last:
+            return _Pasting(text, rewrite).edits()
+        whole = SourceTree(text)
+        start, stop = whole.line_start(first), whole.line_end(last)
+        stop += len(re.match(rb"\r\n|\n|\r|", whole.data[stop:])[0])  # type: ignore[index]
+        part = whole.data[start:stop].decode()
+        moved = rewrite._replace(first=rewrite.first - first + 1, last=rewrite.last - first + 1)
+        edits = _Pasting(part, moved).edits()
+        return [Edit(edit.start + start, edit.stop + start, edit.text) for edit in edits]
+
+
+def _definition(text: str, rewrite: Rewrite) -> tuple[int, int]:
+    """Return the lines of the definition of a module that a rewrite is in; (0, 0) for none.
+
+    It is edited apart from the rest of the file, which is compared faster.
+    """
+    module = tree_of(text)
+    for node in () if module is None else module.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
+            last = node.end_lineno or first
+            if first <= rewrite.first <= rewrite.last <= last:
+                return first, last
+    return 0, 0
 
 
 def code_with_comments(text: str, rewrite: Rewrite) -> Rewrite | None:

@@ -35,10 +35,14 @@ def same_tree(a: ast.AST, b: ast.AST) -> bool:
 
 def same_program(a: ast.Module, b: ast.Module) -> bool:
     """Return whether two modules are equal up to the order of keyword arguments."""
-    for node in (*ast.walk(a), *ast.walk(b)):
-        if isinstance(node, ast.Call):
-            node.keywords.sort(key=lambda k: k.arg or "")
-    return same_tree(a, b)
+    calls = [node for node in (*ast.walk(a), *ast.walk(b)) if isinstance(node, ast.Call)]
+    as_written = [call.keywords for call in calls]
+    for call in calls:
+        call.keywords = sorted(call.keywords, key=lambda k: k.arg or "")
+    same = same_tree(a, b)
+    for call, keywords in zip(calls, as_written, strict=True):
+        call.keywords = keywords  # a tree serves all who parse its text
+    return same
 
 
 class SourceTree(Lines):

@@ -1,8 +1,8 @@
 """The server of ``nkisim serve --lsp``: findings, fixes, names and times in an editor.
 
-While a text is typed, its source is checked. Once it is saved, its kernels also run, the fixes are
-tried, and the device time is predicted; all this is for that text alone, so that a later text shows
-the findings of its own source and offers no fix.
+While a text is typed, its source is checked. Once it is saved, its kernels also run; then the fixes
+are tried and the device time is predicted. All this is for that text alone, so that a later text
+shows the findings of its own source and offers no fix.
 """
 
 from __future__ import annotations
@@ -12,11 +12,9 @@ import json
 import linecache
 import os
 import re
-import tempfile
 from collections.abc import Coroutine, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from lsprotocol import types
@@ -55,10 +53,11 @@ class _Text:
     """An open document, with the results of its last check.
 
     Attributes:
-        checked: The text that was checked; fixes of findings apply to it.
-        findings: The findings in ``checked``, as data.
+        checked: The text whose fixes were tried; they apply to it.
+        findings: The findings of the last check, as data.
         lenses: Lines of kernels, counted from 0, and their predicted times.
         work: The task of a check that is under way, if any.
+        trials: The task of trials of fixes that is under way, if any.
         times: The task of a prediction that is under way, if any.
     """
 
@@ -66,6 +65,7 @@ class _Text:
     findings: list[dict[str, Any]] = field(default_factory=list)
     lenses: list[tuple[int, str]] = field(default_factory=list)
     work: asyncio.Task[None] | None = None
+    trials: asyncio.Task[None] | None = None
     times: asyncio.Task[None] | None = None
 
 
@@ -115,39 +115,48 @@ class _Editor(LanguageServer):
 
     async def _closed(self, params: types.DidCloseTextDocumentParams) -> None:
         text = self._texts.pop(params.text_document.uri, _Text())
-        _cancel(text.work, text.times)
+        _cancel(text.work, text.trials, text.times)
         self._publish(params.text_document.uri, [])
 
     def _begin(self, uri: str, work: Coroutine[Any, Any, None]) -> None:
         """Start a check of a text in place of the one that runs."""
         text = self._texts.setdefault(uri, _Text())
-        _cancel(text.work)
+        _cancel(text.work, text.trials)
         text.work = asyncio.create_task(work)
 
     async def _check_source(self, uri: str) -> None:
         await asyncio.sleep(_PAUSE)
         document = self.workspace.get_text_document(uri)
-        line = ("check", document.path, "--source-only", "--allow-none", "--format", "json")
-        reply = await self._warm.answer(line, {document.path: document.source})
-        if reply.output:
-            self._show(uri, document.source, json.loads(reply.output), tried=False)
+        found = await self._found(document, "--source-only", draft=True)
+        if found is not None:
+            self._show(uri, document.source, found)
 
     async def _check(self, uri: str) -> None:
-        """Run the kernels of a file, try the fixes, and predict the times."""
+        """Run the kernels of a file and show the findings; then try the fixes and predict times."""
         document = self.workspace.get_text_document(uri)
         source = document.source
-        with tempfile.TemporaryDirectory() as folder:
-            report = Path(folder, "report.json")
-            line = ["check", document.path, "--diff", "--allow-none", "--format", "json"]
-            await self._warm.answer([*line, "--output", str(report)])
-            if not report.exists():  # a crash, or no such file: what is left is the source
-                await self._check_source(uri)
-                return
-            found = json.loads(report.read_text(encoding="utf-8"))
-        self._show(uri, source, found, tried=True)
+        found = await self._found(document, "--no-trials")
+        if found is None:  # a crash, or no such file: what is left is the source
+            await self._check_source(uri)
+            return
+        self._show(uri, source, found)
         text = self._texts[uri]
         _cancel(text.times)
+        text.trials = asyncio.create_task(self._try(uri, source))
         text.times = asyncio.create_task(self._predict(uri, found))
+
+    async def _try(self, uri: str, source: str) -> None:
+        document = self.workspace.get_text_document(uri)
+        found = await self._found(document)
+        if found is not None and document.source == source:
+            self._keep(uri, found).checked = source
+
+    async def _found(self, document: TextDocument, *options: str, draft: bool = False) -> Any:
+        """Return the report of a check as data, None if it did not end."""
+        line = ("check", document.path, *options, "--allow-none", "--format", "json")
+        texts = {document.path: document.source} if draft else None
+        reply = await self._warm.answer(line, texts)
+        return json.loads(reply.output) if reply.output else None
 
     async def _predict(self, uri: str, found: dict[str, Any]) -> None:
         path = self.workspace.get_text_document(uri).path
@@ -166,14 +175,18 @@ class _Editor(LanguageServer):
         if workspace is not None and workspace.code_lens and workspace.code_lens.refresh_support:
             await self.workspace_code_lens_refresh_async(None)
 
-    def _show(self, uri: str, source: str, found: dict[str, Any], *, tried: bool) -> None:
+    def _show(self, uri: str, source: str, found: dict[str, Any]) -> None:
         document = self.workspace.get_text_document(uri)
-        text = self._texts.get(uri)
-        if text is None or document.source != source:
+        if uri not in self._texts or document.source != source:
             return  # a later text is checked already
-        text.findings = [f for f in found["findings"] if _is_at(f["file"], document.path)]
-        text.checked = source if tried else ""
+        text = self._keep(uri, found)
         self._publish(uri, [_diagnostic(document, finding) for finding in text.findings])
+
+    def _keep(self, uri: str, found: dict[str, Any]) -> _Text:
+        path, text = self.workspace.get_text_document(uri).path, self._texts[uri]
+        text.findings = [f for f in found["findings"] if _is_at(f["file"], path)]
+        text.checked = ""
+        return text
 
     def _publish(self, uri: str, diagnostics: list[types.Diagnostic]) -> None:
         self.text_document_publish_diagnostics(types.PublishDiagnosticsParams(uri, diagnostics))
@@ -234,6 +247,7 @@ class _Editor(LanguageServer):
     async def _actions(self, params: types.CodeActionParams) -> list[types.CodeAction]:
         uri = params.text_document.uri
         document, text = self.workspace.get_text_document(uri), self._texts.get(uri, _Text())
+        await _ended(text, "work", "trials")
         if document.source != text.checked:
             return []
         return [
@@ -248,9 +262,7 @@ class _Editor(LanguageServer):
 
     async def _lenses(self, params: types.CodeLensParams) -> list[types.CodeLens]:
         text = self._texts.get(params.text_document.uri, _Text())
-        # The prediction starts at the end of a check, and a later text takes the place of both.
-        while running := [task for task in (text.work, text.times) if task and not task.done()]:
-            await asyncio.wait(running)
+        await _ended(text, "work", "times")
         return [
             types.CodeLens(
                 types.Range(types.Position(line, 0), types.Position(line, 0)),
@@ -258,6 +270,12 @@ class _Editor(LanguageServer):
             )
             for line, title in text.lenses
         ]
+
+
+async def _ended(text: _Text, *names: str) -> None:
+    """Wait until no task of a text is under way; one starts another, a later text takes over."""
+    while running := [t for name in names if (t := getattr(text, name)) and not t.done()]:
+        await asyncio.wait(running)
 
 
 def _cancel(*tasks: asyncio.Task[None] | None) -> None:
@@ -322,6 +340,14 @@ def _diagnostic(document: TextDocument, finding: dict[str, Any]) -> types.Diagno
     )
 
 
+def _title(finding: dict[str, Any]) -> str:
+    """Return the rule and the new code of a finding: its first line, and the number of others."""
+    first, *others = finding["rewrite"]["code"].strip().splitlines()
+    more = f" ... and {len(others)} more line{'s' * (len(others) > 1)}" if others else ""
+    mark = f" (not tried: {finding['untried']})" if finding["untried"] else ""
+    return f"{finding['rule']}: {first}{more}{mark}"
+
+
 def _fixes(
     uri: str, document: TextDocument, finding: dict[str, Any], shown: types.Diagnostic
 ) -> Iterator[types.CodeAction]:
@@ -340,9 +366,9 @@ def _fixes(
         for edit in edits
     ]
     yield types.CodeAction(
-        f"{finding['rule']}: {finding['fix'] or 'paste the tried code'}",
+        _title(finding),
         types.CodeActionKind.QuickFix,
         diagnostics=[shown],
-        is_preferred=True,
+        is_preferred=finding["tried"],
         edit=types.WorkspaceEdit(changes={uri: changes}),
     )

@@ -147,6 +147,11 @@ def method(case: Case, name: str) -> Rewrite:
         return case.rewrite(case.with_expression(call, text))
     intent = required(intent_of(name))
     only_if(intent.kind not in ("function", "instruction", "move"))
+    if intent.kind == "transpose":
+        axes = ", ".join(map(ast.unparse, call.args)).strip("()")
+        # NumPy's transpose(0, 1) changes nothing, torch's does.
+        only_if(axes in ("", "1, 0"), not call.keywords, case.value is call)
+        return transposed(case, tensor)
     return _meant(case, name, intent, call, tensor)
 
 

@@ -69,6 +69,19 @@ def _of_language(case: Case) -> Rewrite:
     return product(case, given["x"], given["y"])
 
 
+def added_product(case: Case, name: str, added: ast.expr) -> Rewrite:
+    """Return ``nl.matmul`` that adds to a tile in PSUM, which no vector instruction does."""
+    call = expect(ast.Call, added)
+    maker = case.maker(name)
+    fact, made = case.variable(name), "" if maker is None else ast.unparse(maker)
+    only_if("psum" in made if fact is None else fact.buffer == "psum")
+    only_if(case.path(call.func) == "nki.language.matmul", len(call.args) == 2)
+    flags = [ast.unparse(keyword) for keyword in call.keywords]
+    only_if(flags == ["transpose_x=True"])
+    stationary, moving = map(ast.unparse, call.args)
+    return case.rewrite(case.isa("nc_matmul", dst=name, stationary=stationary, moving=moving))
+
+
 def transposed_operand(case: Case, keyword: str) -> Rewrite:
     """Return a product without the flag that an operand is transposed: it is, before."""
     operand, flag = keyword.removeprefix("transpose_"), case.arguments[keyword]

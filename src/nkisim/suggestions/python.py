@@ -9,8 +9,9 @@ from nkisim.diagnostics import Rewrite
 from nkisim.intents import Intent, intent_of, language_name
 from nkisim.source import COMPARISONS, OPERATORS, base_name, expression, names_in
 from nkisim.suggestions.calls import is_of_rows, value_of
+from nkisim.suggestions.products import added_product
 from nkisim.suggestions.staging import divided
-from nkisim.suggestions.statement import Case, expect, fixes, one_of, only_if, required
+from nkisim.suggestions.statement import Case, NoFixError, expect, fixes, one_of, only_if, required
 
 _POWERS = {"2": "square", "2.0": "square", "0.5": "sqrt", "-0.5": "rsqrt", "-1": "reciprocal"}
 _IN_PLACE = ("add", "subtract", "multiply")
@@ -23,6 +24,10 @@ def _operators(case: Case) -> Rewrite:
     """Operators and functions of NumPy become functions of ``nki.language``."""
     # A tile in place of a condition would decide nothing.
     only_if(not case.finding.data.get("condition"))
+    return one_of(case, _added_product, _as_functions)
+
+
+def _as_functions(case: Case) -> Rewrite:
     tensors, statement = _Tensors(case), case.statement
     if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
         name, target = required(OPERATORS.get(type(statement.op))), statement.target.id
@@ -35,6 +40,17 @@ def _operators(case: Case) -> Rewrite:
     text = case.replaced(tensors.change)
     only_if(text != ast.unparse(statement))
     return case.rewrite(text)
+
+
+def _added_product(case: Case) -> Rewrite:
+    """``acc += nl.matmul(...)`` and ``acc = acc + nl.matmul(...)``, with ``acc`` in PSUM."""
+    match case.statement:
+        case ast.AugAssign(ast.Name(name), ast.Add(), product):
+            return added_product(case, name, product)
+        case ast.Assign([ast.Name(name)], ast.BinOp(ast.Name(left), ast.Add(), product)):
+            only_if(left == name)
+            return added_product(case, name, product)
+    raise NoFixError
 
 
 class _Tensors:
@@ -132,6 +148,10 @@ def _quotient(case: Case) -> Rewrite:
 @fixes("L029")
 def _in_place(case: Case) -> Rewrite:
     """``t += u`` on a tile is an instruction that writes ``t``."""
+    return one_of(case, _added_product, _updated)
+
+
+def _updated(case: Case) -> Rewrite:
     statement = expect(ast.AugAssign, case.statement)
     name = OPERATORS.get(type(statement.op))
     only_if(name in _IN_PLACE)

@@ -66,7 +66,11 @@ def _accepted(case: Case) -> Rewrite:
 
 @fixes("M030")
 def _apart(case: Case) -> Rewrite:
-    """A result that overlaps an operand is written to a tile of its own first."""
+    """A result that overlaps an operand is written to a tile of its own first.
+
+    Only if both are parts of one tensor: of two at one address, the address is wrong (M013).
+    """
+    only_if(not case.finding.data["by_address"])
     move = "dma_copy" if case.function == "dma_copy" else "tensor_copy"
     return _staged(case, "dst", "new", move)
 

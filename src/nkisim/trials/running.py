@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nkisim.api import Kernel
+from nkisim.arch import GENERATIONS
 from nkisim.dtypes import as_dtype
 from nkisim.objects import parts_of
 from nkisim.options import SimOptions
@@ -118,10 +119,12 @@ class Tried(NamedTuple):
         latency_us: The predicted time.
         change: Largest change of an output, relative to the largest element of its array; 0 if all
             bits are the same.
+        refused_on: The other generations that accept the original kernel and refuse this one.
     """
 
     latency_us: float
     change: float
+    refused_on: tuple[str, ...] = ()
 
 
 class _Ran(NamedTuple):
@@ -221,7 +224,24 @@ class Trials:
             change = max(change, relative_change(case.original.arrays, ran.arrays))
             if change > most_change:
                 return None
-        return Tried(latency, change)
+        refused = [name for name, rules in self._elsewhere if self._refused(edited, name) - rules]
+        return Tried(latency, change, tuple(refused))
+
+    @cached_property
+    def _elsewhere(self) -> list[tuple[str, frozenset[str]]]:
+        """The other generations, each with the rules by which it refuses the original kernel."""
+        names = [g.name for g in GENERATIONS if g is not self._options.generation()]
+        return [(name, self._refused(self._kernel, name)) for name in names]
+
+    def _refused(self, kernel: Kernel, target: str) -> frozenset[str]:
+        """Return the rules by which a generation refuses a kernel; an exception counts as one."""
+        options = dataclasses.replace(self._options, target=target, values=False, detect=())
+        arguments = given(self._arguments)
+        run = Run(kernel, dataclasses.replace(options, source=False, watchers=()), *arguments)
+        with unrecorded(), _logged(kernel):
+            run.check()
+        rules = frozenset(f.rule.id for f in run.report.findings if f.refuses)
+        return rules or frozenset([run.report.stopped] if run.report.stopped else [])
 
     @cached_property
     def _cases(self) -> list[_Case]:

@@ -113,7 +113,7 @@ def test_advice_shows_rule_gain_cause_action_and_code():
 
 def test_a_note_has_no_gain():
     found = Advice("P001", "title", "cause", "action", None)
-    assert "\nP001 title\n" in summary(made(advice=[found]))
+    assert "\nP001 title, not tried\n" in summary(made(advice=[found]))
 
 
 def test_a_kernel_without_instructions_has_a_summary():

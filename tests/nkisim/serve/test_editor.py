@@ -136,6 +136,7 @@ def test_a_session(tmp_path):
         (action,) = await editor.fixes(uri, shown)
         fixed = edited(BAD, action.edit.changes[uri])
         assert fixed == GOOD
+        assert action.title == f"A025: {GOOD.splitlines()[row].strip()}"
 
         editor.type(uri, fixed)
         await editor.findings(uri, [])
@@ -150,5 +151,46 @@ def test_a_session(tmp_path):
         await editor.lenses(crashing)
         bad = editor.open(written(tmp_path, BAD, "bad.py"))
         await editor.findings(bad, ["A025"])
+
+    session(talk)
+
+
+LATER = """\
+import time
+from pathlib import Path
+
+here = Path(__file__)
+if here.with_suffix(".once").exists():  # in every import but the first
+    while not here.with_suffix(".go").exists():
+        time.sleep(0.02)
+here.with_suffix(".once").touch()
+"""
+
+
+def test_diagnostics_come_before_the_trials(tmp_path):
+    path = Path(written(tmp_path, LATER + BAD))
+
+    async def talk(editor):
+        uri = editor.open(path)
+        (shown,) = await editor.findings(uri, ["A025"])
+        asked = asyncio.ensure_future(editor.fixes(uri, shown))
+        await asyncio.sleep(0.2)
+        assert not asked.done()  # the trial imports the file
+        path.with_suffix(".go").touch()
+        (action,) = await asked
+        assert edited(LATER + BAD, action.edit.changes[uri]) == LATER + GOOD
+
+    session(talk)
+
+
+def test_a_fix_without_arguments_is_offered_as_not_tried(tmp_path):
+    path = written(tmp_path, BAD.replace("x: nt.tensor[128, 512]", "x"))
+
+    async def talk(editor):
+        uri = editor.open(path)
+        (shown,) = await editor.findings(uri, ["A025"])
+        (action,) = await editor.fixes(uri, shown)
+        assert action.title.endswith(" (not tried: no arguments)")
+        assert not action.is_preferred
 
     session(talk)

@@ -63,6 +63,7 @@ def _check_pair(
     if instruction.reads_first and _same_columns(source, written):
         return
     if written.indirection is None and source.indirection is None and overlaps(written, source):
+        by_address = written.life is not source.life
         flag(
             rules.OVERLAP,
             f"{instruction.name} {name} overlaps {source_name} with a different access pattern",
@@ -71,7 +72,10 @@ def _check_pair(
             seen=f"{name} {written.get_pattern()} at {written.offset}, "
             f"{source_name} {source.get_pattern()} at {source.offset}",
             allowed="disjoint, or the identical pattern",
-            fix="write into a temporary tile",
+            fix="give the tensors disjoint addresses"
+            if by_address
+            else "write into a temporary tile",
+            data={"by_address": by_address},
         )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from nkisim.arch import Generation
 from nkisim.diagnostics import NkiValidationError, Rule, declare_advice
+from nkisim.dtypes import as_dtype
 from nkisim.machine import Event
 from nkisim.machine.calls.legality import check_call
 from nkisim.memory.region import is_psum
@@ -80,8 +81,7 @@ def queue_advice(found: Found) -> Iterator[Candidate]:
             rule=SOFTWARE_DESCRIPTORS,
             title="GpSimd makes descriptors",
             cause=f"{count} transfers keep GpSimd busy for {busy:.0%} of the time",
-            action="let hardware make the descriptors, on the Sync queue and on the Scalar queue; "
-            "gen2 has no such hardware",
+            action="let hardware make the descriptors, on the Sync queue and on the Scalar queue",
             line=min(software),
             lines=software,
             edits=edits,
@@ -269,10 +269,14 @@ def _shared(
     edits: list[Edit] = []
     if case is not None and (count == 1 or turns):
         engine = f"{case.nisa}.engine.{other.name}"
+        turn = ""
         if count > 1 and turns:
-            last = "" if count == 2 else f" == {count - 1}"
-            engine += f" if {turns} % {count}{last} else {case.nisa}.engine.{here.name}"
-        edits = with_arguments(case, {"engine": engine})
+            turn = f"{turns} % {count}" + ("" if count == 2 else f" == {count - 1}")
+            engine += f" if {turn} else {case.nisa}.engine.{here.name}"
+        if first.name == "tensor_copy" and other is Engine.scalar and _is_of_floats(found, line):
+            edits = _as_activation(case, turn)
+        else:
+            edits = with_arguments(case, {"engine": engine})
     share = "them" if count == 1 else "every second one" if count == 2 else f"one of {count}"
     title = "PSUM is emptied by one engine"
     cause = f"{len(operations)} copies from PSUM run on {here.name}"
@@ -291,6 +295,31 @@ def _shared(
         edits=edits,
         values={"engine": here.name, "other": other.name, "turns": count},
     )
+
+
+def _is_of_floats(found: Found, line: Line) -> bool:
+    """Return whether a copy reads and writes floats, as an activation computes in float32."""
+    events = found.program.examples.get(line, {}).values()
+    types = [as_dtype(event.arguments[n].dtype) for event in events for n in ("dst", "src")]
+    return all(dtype is not None and dtype.is_float for dtype in types)
+
+
+def _as_activation(case: Statement, turn: str) -> list[Edit]:
+    """Return the edits that copy by an activation, always or in a turn, as gen2 has no other way.
+
+    None unless the statement is a copy of operands without a choice of their own.
+    """
+    call = case.call
+    if call is None or not case.tree.is_bare(case.statement, call):
+        return []
+    if not set(case.arguments) <= {"dst", "src", "engine"}:
+        return []
+    dst, src = case.text("dst"), case.text("src")
+    copied = case.isa("activation", dst=dst, op=f"{case.nl}.copy", data=src)
+    if not turn:
+        return [replaced(case.tree, case.statement, [copied])]
+    lines = [f"if {turn}:", f"    {copied}", "else:", f"    {case.tree.code(case.statement)}"]
+    return [replaced(case.tree, case.statement, lines)]
 
 
 def _iteration(operations: Sequence[Operation], least: int) -> str:

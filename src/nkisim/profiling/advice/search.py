@@ -134,6 +134,8 @@ class _Search:
         if tried.change:
             action += f"; {candidate.rounding} disappears, and the result changes by up to "
             action += f"{tried.change:.1e} of its largest element"
+        if tried.refused_on:
+            action += f"; {' and '.join(tried.refused_on)} cannot run the change"
         gain, code = self._latency_us - tried.latency_us, self._diff(self._edited([candidate]))
         return plain._replace(action=action, gain_us=gain, change=tried.change, code=code)
 

@@ -11,7 +11,6 @@ import sys
 from pathlib import Path
 from typing import NamedTuple
 
-import ml_dtypes
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "nkisim" / "profiling"))
@@ -19,16 +18,27 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 from calibration import kernels
 from calibration.measurements import GRID, INSTRUCTIONS, KERNELS, GridRow, KernelTime
+from calibration.operators import TUNED
+from calibration.sources import (
+    SHARE,
+    Row,
+    by_source,
+    captured,
+    every_case,
+    grid_program,
+    kernel_program,
+    leave_one_out,
+    name_of,
+    rows_of,
+)
 from slow_kernels import SLOW
 
 import nkisim
 from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.arch.timing import timing_of
 from nkisim.profiling.analysis import Prediction
-from nkisim.profiling.model.program import Capture
 
 PAGE = Path(__file__).parent.parent / "docs" / "design" / "profile-calibration.md"
-_ORDER = 2048
 _SIZES = (128, 512, 2048)
 
 
@@ -68,18 +78,9 @@ def _ranks(values: np.ndarray) -> np.ndarray:
     return found
 
 
-def captured(kernel: object, target: str, *arguments: object) -> Capture:
-    """Return the program of a kernel."""
-    capture = Capture(resolve_target(target))
-    options = {"target": target, "values": False, "watchers": (capture,)}
-    nkisim.simulate(kernel, **options)(*arguments)
-    return capture
-
-
 def grid_prediction(row: GridRow) -> tuple[Prediction, int, int]:
     """Return the prediction of a grid row, and the bytes and transfers that its source asks for."""
-    operand = np.broadcast_to(np.float32(0), (_ORDER, _ORDER))
-    program = captured(kernels.blocked_product, "trn2", operand, operand, *row.tiles).program
+    program = grid_program(row)
     moved = [o.work.transfer for o in program.operations if o.work.transfer is not None]
     return Prediction(program), sum(m.nbytes for m in moved), len(moved)
 
@@ -92,16 +93,10 @@ def compare(rows: list[GridRow]) -> Compared:
 
 def kernel_prediction(entry: KernelTime) -> float:
     """Return the predicted time of a published kernel, in us."""
-    m, n, k = entry.order
-    zero = np.zeros((), ml_dtypes.bfloat16)
-    a, b = np.broadcast_to(zero, (k, m)), np.broadcast_to(zero, (k, n))
-    kernel = nkisim.jit(getattr(kernels, entry.kernel))
-    if entry.kernel.endswith("two_cores"):
-        kernel = kernel[2]
-    return float(nkisim.profile(kernel, entry.target, advice=False)(a, b, *entry.blocks).latency_us)
+    return Prediction(kernel_program(entry)).latency_us
 
 
-def leave_one_out() -> list[tuple[int, float, float]]:
+def leave_m_out() -> list[tuple[int, float, float]]:
     """Fit ``exposed_latency`` without the rows of one M, and return the error on those rows.
 
     Returns:
@@ -111,7 +106,7 @@ def leave_one_out() -> list[tuple[int, float, float]]:
     published = np.array([row.us for row in GRID])
     shares = np.linspace(0, 0.5, 51)
     errors = [
-        np.abs(np.array([found.latency_with(share) for found in predictions]) / published - 1)
+        np.abs(np.array([_with_share(found, share) for found in predictions]) / published - 1)
         for share in shares
     ]
     found_rows: list[tuple[int, float, float]] = []
@@ -120,6 +115,10 @@ def leave_one_out() -> list[tuple[int, float, float]]:
         best = int(np.argmin([np.mean(error[~out]) for error in errors]))
         found_rows.append((m, float(shares[best]), float(np.mean(errors[best][out])) * 100))
     return found_rows
+
+
+def _with_share(found: Prediction, share: float) -> float:
+    return found.latency_with({**found.program.assumptions, "exposed_latency": share})
 
 
 def page(*, large: bool) -> str:
@@ -158,7 +157,7 @@ def page(*, large: bool) -> str:
         "",
         "| M | fitted | error % |",
         "| ---: | ---: | ---: |",
-        *(f"| {m} | {share:.3f} | {error:.1f} |" for m, share, error in leave_one_out()),
+        *(f"| {m} | {share:.3f} | {error:.1f} |" for m, share, error in leave_m_out()),
         "",
         "## Whole kernels",
         "",
@@ -189,10 +188,79 @@ def page(*, large: bool) -> str:
                 cells += ["", ""]
                 continue
             kernel = kernels.one_instruction(probe.call, (128, n), probe.dtype, probe.buffers)
-            work = captured(kernel, "trn2").program.operations[-1].work
+            work = captured(kernel, "trn2").operations[-1].work
             cells += [f"{probe.start + probe.slope * n:,.0f}", f"{work.busy + work.tail:,.0f}"]
         lines.append(f"| {probe.name} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", *advice_table(), "", *constants_table()]) + "\n"
+    rows = rows_of(every_case(large=large))
+    lines += ["", *ranges_table(rows), "", *pairs_table(rows), "", *advice_table()]
+    return "\n".join([*lines, "", *constants_table()]) + "\n"
+
+
+def ranges_table(rows: list[Row]) -> list[str]:
+    """Return the errors and the ranges of each source, and what the other sources say of them."""
+    stated = float(timing_of(resolve_target("trn2")).calibration_error)
+    measured = [row for row in rows if not row.tuned]
+    sources, left = by_source(measured), {found.source: found for found in leave_one_out(measured)}
+    lines = [
+        "## Ranges",
+        "",
+        f"Operators ran on both cores with NKI 0.7. *Inside*: share of the measured times in the "
+        f"range with the stated error of the model, {stated:.0%}. *Left out*: the same with the "
+        f"error that the other sources need. *Width*: half of the range over the prediction.",
+        "",
+        "| source | rows | median error % | bias % | rank | inside % | width % | left out % |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for name, mine in (*sources.items(), ("all", measured)):
+        ratios = np.array([row.ratio for row in mine])
+        error, bias = np.median(np.abs(ratios - 1)), np.median(ratios) - 1
+        rank = f"{_rank_of(mine):.2f}" if len(mine) > 2 and name != "all" else ""
+        inside = np.mean([row.inside(stated) for row in mine])
+        width = np.median([row.width(stated) for row in mine])
+        without = f"{left[name].inside:.0%}".removesuffix("%") if name in left else ""
+        lines.append(
+            f"| {name} | {len(mine)} | {100 * error:.1f} | {100 * bias:+.1f} | {rank} | "
+            f"{100 * inside:.0f} | {100 * width:.0f} | {without} |"
+        )
+    out = sum(found.inside * len(sources[found.source]) for found in left.values())
+    narrow = np.mean([row.width(stated) <= 0.2 for row in measured])
+    return [
+        *lines,
+        "",
+        f"Leaving out one source at a time, {out / len(measured):.0%} of the rows are in their "
+        f"range; {SHARE:.0%} are wanted. The range of {narrow:.0%} of the rows is at most 20 %.",
+    ]
+
+
+def _rank_of(rows: list[Row]) -> float:
+    measured, predicted = (np.array([getattr(r, n) for r in rows]) for n in Row._fields[2:4])
+    return rank_correlation(predicted, measured)
+
+
+def pairs_table(rows: list[Row]) -> list[str]:
+    """Return the order of tuned pairs of settings, and whether their ranges separate them."""
+    known = {(row.source, row.case): row for row in rows}
+    lines = [
+        "## Tuned pairs",
+        "",
+        "Times of the tuned setting over those of the default one. A pair is *separable* if the "
+        "range of the difference does not contain 0.",
+        "",
+        "| operator | tuned setting | measured | predicted | separable |",
+        "| --- | --- | ---: | ---: | --- |",
+    ]
+    for pair in TUNED:
+        names = [(case.name, name_of(case)) for case in pair]
+        if not all(name in known for name in names):
+            continue
+        before, after = (known[name] for name in names)
+        low, high = after.less(before)
+        lines.append(
+            f"| {before.source} {before.case} | {after.case.removeprefix(before.case).strip()} | "
+            f"{after.measured / before.measured:.2f} | {after.predicted / before.predicted:.2f} | "
+            f"{'yes' if low > 0 or high < 0 else 'no'} |"
+        )
+    return lines
 
 
 def advice_table() -> list[str]:

@@ -6,7 +6,7 @@ KOPT the kernel-optimization tutorial with its profiler pictures; EXPLORER the N
 guide of SDK 2.32; PROBES published timings of isolated instructions on Trainium 2; PROFILES
 published kernel profiles on Trainium 2; GRID the measured grid of blocked matrix products of
 ``docs/profiling/calibration.md``; LOOPS published times of long loops of transfers on Trainium 2
-with NKI 0.6.0.
+with NKI 0.6.0; OPERATORS published times of operators on both cores of Trainium 2 with NKI 0.7.
 """
 
 from __future__ import annotations
@@ -82,12 +82,14 @@ class Timing(NamedTuple):
         barrier: ``core_barrier`` once both cores have reached it.
         dma_engine_rate: Bytes per ns of one DMA engine.
         dma_core_rate: Bytes per ns of all transfers of a core.
+        dma_reached: Share of these rates that long transfers reach.
         dma_hardware_issue, dma_prebuilt_issue: Time that the start of a transfer occupies its
             queue, with descriptors from hardware or prepared in memory.
         dma_software_issue, dma_software_row: The same with descriptors from software, and the time
             that each row adds.
         dma_software_fixed: The same with descriptors from software, if it does not depend on the
-            rows, as in older profiles.
+            rows from 32 on.
+        dma_software_few: Time that each row then adds to ``dma_software_issue`` below that.
         dma_indirect_issue: The same with rows that an index tile selects.
         dma_dispatch_load, dma_dispatch_store: From the trigger to the first byte.
         dma_overhead: Time that a transfer of eight rows occupies a DMA engine, in addition to the
@@ -95,14 +97,16 @@ class Timing(NamedTuple):
         dma_descriptor: Least time of one descriptor on its engine.
         dma_notify_load, dma_notify_store: From the last byte to the consumer.
         dma_transpose_rate: Share of the rate for a transposing load from HBM.
-        dma_transpose_sbuf_rate: The same within SBUF.
+        dma_transpose_reached, dma_transpose_wide_reached: The share that was measured, with
+            elements of at most two bytes and with wider ones.
+        dma_transpose_sbuf_rate: Share of the rate for a transposition within SBUF.
         dma_compute_rate: Share of the rate of ``dma_compute``.
         hbm_stack_rate: Bytes per ns that an HBM stack reads and writes for its cores together.
         hbm_stack_cores: Cores that share a stack.
         collective_start: Fixed time of a collective, in addition to its steps and bytes.
         link_rate: Bytes per ns between a core and the next.
-        calibration_error: Relative error of predictions where published times are known.
-        fixed: Start and end of a kernel on the device.
+        calibration_error: Relative error of predictions, with which ranges contain 85 % of the
+            published times of a kernel that is not among those that constants were fitted to.
         host: Time of one call on the host, in addition to the time on the device.
     """
 
@@ -133,9 +137,11 @@ class Timing(NamedTuple):
     barrier: Constant
     dma_engine_rate: Constant
     dma_core_rate: Constant
+    dma_reached: Constant
     dma_software_issue: Constant
     dma_software_row: Constant
     dma_software_fixed: Constant
+    dma_software_few: Constant
     dma_hardware_issue: Constant
     dma_prebuilt_issue: Constant
     dma_indirect_issue: Constant
@@ -146,6 +152,8 @@ class Timing(NamedTuple):
     dma_notify_load: Constant
     dma_notify_store: Constant
     dma_transpose_rate: Constant
+    dma_transpose_reached: Constant
+    dma_transpose_wide_reached: Constant
     dma_transpose_sbuf_rate: Constant
     dma_compute_rate: Constant
     hbm_stack_rate: Constant
@@ -153,7 +161,6 @@ class Timing(NamedTuple):
     collective_start: Constant
     link_rate: Constant
     calibration_error: Constant
-    fixed: Constant
     host: Constant
 
     def constants(self) -> dict[str, Constant]:
@@ -170,17 +177,18 @@ _SHARED: dict[str, Constant] = {
     "barrier": _measured(600, "PROFILES"),
     "gpsimd_tail": _measured(50, "PROBES"),
     "dma_prebuilt_issue": _measured(10, "DMA pictures"),
-    "dma_overhead": _fitted(230, "one product of many small transfers; GRID within 1 %"),
     "dma_notify_load": _measured(315, "PROBES"),
     "dma_notify_store": _measured(355, "PROBES"),
     "dma_transpose_sbuf_rate": _documented(0.5, "A2"),
     "dma_compute_rate": _documented(0.5, "A3"),
     "dma_software_issue": _measured(200, "LOOPS: loads of one row"),
     "dma_software_row": _fitted(2, "LOOPS: 0.45 us for 128 rows"),
-    "dma_software_fixed": _measured(600, "KOPT: 65,536 transfers in 39.87 ms"),
+    "dma_software_few": _fitted(15, "LOOPS: 0.2 us for one row; OPERATORS: 0.66 us for 32"),
+    "dma_software_fixed": _measured(670, "OPERATORS: 0.66 to 0.73 us; KOPT: 0.61 us"),
     "collective_start": _fitted(4300, "PROFILES: 8 KiB all_reduce over 4 ranks in 13.3 us"),
-    "calibration_error": _fitted(0.03, "GRID: mean error"),
-    "fixed": _measured(9400, "PROBES, Trainium 2"),
+    "calibration_error": _fitted(
+        0.15, "OPERATORS and GRID: enough for 85 % of the rows of 85 % of them, in steps of 5 %"
+    ),
     "host": _measured(54_000, "42 to 66 us on Trainium 1"),
 }
 
@@ -206,12 +214,16 @@ _GEN2 = Timing(
     table_load=_assumed(1283, "as gen3"),
     dma_engine_rate=_documented(17, "DMA"),
     dma_core_rate=_documented(272, "DMA"),
+    dma_reached=_assumed(1.0, "not measured apart from dma_overhead"),
+    dma_overhead=_fitted(230, "one product of many small transfers"),
     dma_hardware_issue=_assumed(600, "not available on gen2"),
     dma_indirect_issue=_measured(1000, "PROFILES"),
     dma_dispatch_load=_assumed(1000, "upper end of the DMA pictures"),
     dma_dispatch_store=_assumed(900, "upper end of the DMA pictures"),
     dma_descriptor=_assumed(22, "24 descriptors of 4 to 8 bytes in 0.53 us"),
     dma_transpose_rate=_assumed(0.5, "not available on gen2"),
+    dma_transpose_reached=_assumed(0.5, "not available on gen2"),
+    dma_transpose_wide_reached=_assumed(0.38, "not available on gen2"),
     hbm_stack_rate=_documented(410, "A1: 820 GB/s for two cores"),
     hbm_stack_cores=_documented(1, "A1"),
     link_rate=_assumed(192, "384 GB/s per device, shared by its cores"),
@@ -222,8 +234,12 @@ _GEN3_DMA: dict[str, Constant] = {
     "dma_indirect_issue": _measured(1035, "PROFILES"),
     "dma_dispatch_load": _measured(751, "PROBES"),
     "dma_dispatch_store": _measured(566, "PROBES"),
+    "dma_reached": _measured(0.89, "OPERATORS: 256 KiB in 0.81 us and 512 KiB in 1.60 us"),
+    "dma_overhead": _fitted(20, "OPERATORS: rows of 2 KiB and of 4 KiB; GRID within 1 %"),
     "dma_descriptor": _assumed(10, "rows of 256 bytes still ran at 21 bytes per ns"),
     "dma_transpose_rate": _documented(0.9, "A2"),
+    "dma_transpose_reached": _measured(0.55, "OPERATORS: 5.2 us for 1 MiB, without the store"),
+    "dma_transpose_wide_reached": _measured(0.38, "OPERATORS: 7.5 us for 1 MiB, 4-byte elements"),
 }
 
 _GEN3 = Timing(

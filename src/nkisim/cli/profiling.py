@@ -37,6 +37,7 @@ from nkisim.profiling.changes import comparison_of
 from nkisim.profiling.measured import beside, beside_text, read_summary, summary_of
 from nkisim.profiling.saved import SCHEMA, Plain, is_saved, saved_profiles
 from nkisim.profiling.text import comparison, summary
+from nkisim.profiling.times import ComparedTime, implausible, read_times, times_beside, times_text
 from nkisim.rewriting import SourceError
 from nkisim.trials import Progress
 
@@ -116,7 +117,7 @@ class _Settings(NamedTuple):
 @click.option("--max-instructions", type=click.IntRange(min=1), help="Limit of a run.")
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True), default=600.0)
 @click.option("--watch", is_flag=True, help="Profile again at every save, until Ctrl-C.")
-@click.option("--measured", metavar="FILE", help="Summary of AWS's profiler, shown beside.")
+@click.option("--measured", metavar="FILE", help="Summary of AWS's profiler, or times: FILE.csv.")
 @baseline_options
 def profile(
     files: tuple[str, ...],
@@ -158,7 +159,8 @@ def profile(
     _require_writable({"--trace": trace, "--html": html, "--output": _file(output)})
     outcome = _Outcome()
     earlier = read_baseline(baseline, fail_if_slower)
-    chip = None if measured is None else _measured(measured)
+    times = measured if measured is not None and measured.endswith(".csv") else None
+    chip = None if measured is None or times else _measured(measured)
     try:
         settings = _Settings(
             shapes=parse_shapes(" ".join(shapes)) if shapes else {},
@@ -175,9 +177,12 @@ def profile(
             raise ValueError("--apply and --diff take one target")
         if compare and (len(wanted) != 2 or settings.improves or trace or html):
             raise ValueError("--compare takes two FILEs, and no --apply, --diff, --trace, --html")
+        if times and (len(wanted) != 1 or len(settings.targets) > 1 or settings.improves):
+            raise ValueError("--measured with times takes one FILE on one target, and no --apply")
         sides: list[list[Plain]] = []
         with claimed_stdout() as stdout:
-            for file, kernel in wanted:
+            compared = [] if times is None else _timed(times, wanted[0], settings, outcome)
+            for file, kernel in [] if times else wanted:
                 done = len(outcome.profiles)
                 saved = saved_profiles(file) if compare and is_saved(file) else []
                 for path in [] if saved else python_files(file):
@@ -200,6 +205,9 @@ def profile(
             form = "json" if as_json else form
             if compare and all(sides):
                 text = comparison_of(sides[0], sides[1], as_json=form == "json")
+            elif compared:
+                data = times_beside(compared)
+                text = json.dumps(data, indent=2) + "\n" if form == "json" else times_text(data)
             elif chip is None:
                 text = _report(outcome, form, stream)
             else:
@@ -244,6 +252,45 @@ def _measured(file: str) -> dict[str, float]:
         return read_summary(Path(file).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise click.UsageError(f"--measured: {file}: {error}") from None
+
+
+def _timed(
+    file: str, wanted: tuple[Path, str | None], settings: _Settings, outcome: _Outcome
+) -> list[ComparedTime]:
+    """Profile the arguments of each row of a table of measured times.
+
+    Raises:
+        ValueError: Rows cannot be read, or cannot be times of the kernel; it has each by its line.
+    """
+    try:
+        rows, faults = read_times(Path(file).read_text(encoding="utf-8-sig"))
+    except (OSError, ValueError) as error:
+        raise click.UsageError(f"--measured: {file}: {error}") from None
+    found = []
+    for row in rows:
+        run, reason = _Outcome(), ""
+        try:
+            shapes = {**settings.shapes, **parse_shapes(row.arguments)}
+            given = settings._replace(shapes=shapes, advice=False)
+            for path in python_files(wanted[0]):
+                _profile_file(path, wanted[1], given, run)
+        except ValueError as error:
+            reason = str(error)
+        if len(run.profiles) == 1:
+            found.append(ComparedTime(row, run.profiles[0]))
+            reason = implausible(found[-1])
+        elif not reason:
+            reasons = [*(refusal.reason for refusal in run.refused), *run.notes]
+            reason = next(iter(reasons), f"{len(run.profiles)} calls: name one as FILE::KERNEL")
+        faults += [f"line {row.line}: {reason}"] if reason else []
+    if faults:
+        raise ValueError(f"--measured: {file}\n  " + "\n  ".join(sorted(faults, key=_line)))
+    outcome.profiles += [entry.profile for entry in found]
+    return found
+
+
+def _line(fault: str) -> int:
+    return int(fault.removeprefix("line ").partition(":")[0])
 
 
 def _beside(outcome: _Outcome, form: str, chip: dict[str, float]) -> str:

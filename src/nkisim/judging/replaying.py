@@ -111,6 +111,7 @@ def _profile(program: int, args: Any, kwargs: Any) -> dict[str, Any]:
 _TIMES = (
     "latency_us",
     "interval_us",
+    "widest",
     "fixed_us",
     "bound_by",
     "bound_us",

@@ -233,7 +233,7 @@ class Verdict:
             low, high = fast["interval_us"]
             lines.append(
                 f"  time        {duration(fast['latency_us'])} ({duration(low)} to "
-                f"{duration(high)}), bound by {fast['bound_by']}, "
+                f"{duration(high)}, most by {fast['widest']}), bound by {fast['bound_by']}, "
                 f"{fast['bound_share']:.0%} of the bound"
             )
             lines.append(

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from nkisim.arch.timing import timing_of
 from nkisim.diagnostics import Finding, Place
 from nkisim.memory.region import is_on_chip
-from nkisim.profiling.model.assumptions import ASSUMPTIONS, alternatives
+from nkisim.profiling.model.assumptions import ASSUMPTIONS, Assumptions, alternatives
 from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.ranges import spanned
 from nkisim.profiling.model.schedule import Schedule, schedule
 from nkisim.profiling.model.spills import SPILL, with_spills
 from nkisim.profiling.result import ENGINES, Cycle, Doubt, LineTime, MemoryUse, Span
@@ -20,6 +21,9 @@ from nkisim.spec.enums import engine as Engine
 
 _HIDDEN_SHARE = 0.6
 """Least share of the time for which an engine must be busy to bind a kernel."""
+
+_WITHOUT_SCHEDULE = ("exposed_latency", "fixed_us")
+"""Assumptions that leave the schedule as it is."""
 
 _LAUNCH_SHARE = 0.5
 """Share of the time from which on the fixed cost binds a kernel."""
@@ -40,12 +44,9 @@ class Prediction:
         self.program = spilled.program
         self.spill_bytes = spilled.nbytes
         self.times = schedule(self.program)
-        self._free, self._serial = (
-            schedule(self.program, way).total for way in ("free", "one by one")
-        )
-        self.latency_us = self.latency_with(program.assumptions["exposed_latency"])
+        self.latency_us = self.latency_with(program.assumptions)
 
-    def latency_with(self, exposed: float, times: Schedule | None = None) -> float:
+    def latency_with(self, assumptions: Assumptions, times: Schedule | None = None) -> float:
         """Return the device time in us: the longer of two estimates, and the fixed cost.
 
         The first estimate is the total of ``times``. The second one is the total if transfers took
@@ -53,12 +54,24 @@ class Prediction:
         estimates grow with every cost, and so does their maximum.
 
         Args:
-            exposed: The share, the assumption ``exposed_latency``.
+            assumptions: The share is its ``exposed_latency``, the fixed cost its ``fixed_us``.
             times: The schedule; None uses ``self.times``.
         """
         total = (self.times if times is None else times).total
-        waiting = self._free + min(exposed * (self._serial - self._free), self._free)
-        return (max(total, waiting) + timing_of(self.program.generation).fixed) / 1e3
+        if assumptions["exposed_latency"]:
+            waited = assumptions["exposed_latency"] * (self._serial - self._free)
+            total = max(total, self._free + min(waited, self._free))
+        return float(total / 1e3 + assumptions["fixed_us"])
+
+    @functools.cached_property
+    def _free(self) -> float:
+        """Total time if transfers take no time."""
+        return schedule(self.program, "free").total
+
+    @functools.cached_property
+    def _serial(self) -> float:
+        """Total time if each ring has one transfer under way."""
+        return schedule(self.program, "one by one").total
 
     @functools.cached_property
     def doubts(self) -> list[Doubt]:
@@ -69,9 +82,9 @@ class Prediction:
             if not touches(self.program, name):
                 continue
             times = self.times
-            if name != "exposed_latency":
+            if name not in _WITHOUT_SCHEDULE:
                 times = schedule(self.program.assuming(assumptions))
-            us = self.latency_with(assumptions["exposed_latency"], times)
+            us = self.latency_with(assumptions, times)
             if us != self.latency_us:
                 doubt = found.setdefault(name, Doubt(name, current[name], {}))
                 doubt.alternatives[assumptions[name]] = us
@@ -83,20 +96,18 @@ class Prediction:
 
     @property
     def interval_us(self) -> tuple[float, float]:
-        """Range of the time over the alternatives, widened by the error of the calibration."""
-        spread = [us for doubt in self.doubts for us in doubt.alternatives.values()]
+        """Range of the time over the alternatives and the error of the model."""
         error = timing_of(self.program.generation).calibration_error
-        low, high = min(spread, default=self.latency_us), max(spread, default=self.latency_us)
-        return (
-            min(low, self.latency_us) * (1 - error),
-            max(high, self.latency_us) * (1 + error),
-        )
+        times = [us for doubt in self.doubts for us in doubt.alternatives.values()]
+        return spanned(self.latency_us, times, error)
 
 
 def touches(program: Program, assumption: str) -> bool:
     """Return whether an assumption can matter for a program."""
     works = [operation.work for operation in program.operations]
     moved = [work.transfer for work in works if work.transfer is not None]
+    if assumption == "fixed_us":
+        return True
     if assumption == "exposed_latency":
         return bool(moved)
     if assumption == "row_tiles":
@@ -108,11 +119,13 @@ def touches(program: Program, assumption: str) -> bool:
         return len(moved) > min(ASSUMPTIONS[assumption].values)
     if assumption == "software_descriptors":
         return any(transfer.mode == "software" for transfer in moved)
-    if assumption == "transpose_float32":
-        return any(transfer.transposes and transfer.itemsize > 2 for transfer in moved)
+    if assumption == "transpose_rate":
+        return any(transfer.transposes and transfer.hbm_bytes for transfer in moved)
+    if assumption == "narrow_vector":
+        return any(work.narrow for work in works)
     if assumption == "collective_hop_us":
         return any(work.link for work in works)
-    if assumption == "loop_iteration_us":
+    if assumption in ("loop_iteration_us", "device_loops"):
         return any(operation.scope for operation in program.operations)
     return any(work.engine is Engine.gpsimd for work in works)
 
@@ -121,13 +134,13 @@ def profile_of(prediction: Prediction, kernel: str, findings: list[Finding], nki
     """Return the profile of a predicted program."""
     program, times = prediction.program, prediction.times
     generation, timing = program.generation, timing_of(program.generation)
-    latency = prediction.latency_us
+    latency, fixed = prediction.latency_us, program.assumptions["fixed_us"]
     per_core = [_busy(program, times, core) for core in range(program.cores)]
     busiest = max(per_core, key=lambda busy: max(busy.values()))
     moved = [o for o in program.operations if o.work.transfer is not None]
     hbm_bytes = sum(o.work.transfer.hbm_bytes for o in moved if o.work.transfer is not None)
     flops = sum(operation.work.flops for operation in program.operations)
-    bound_us, bound_by = _bound(busiest, latency, timing.fixed / 1e3)
+    bound_us, bound_by = _bound(busiest, latency, fixed)
     nbytes = sum(o.work.transfer.nbytes for o in moved if o.work.transfer is not None)
     dma_busy = sum(busy["dma"] for busy in per_core)
     return Profile(
@@ -136,7 +149,7 @@ def profile_of(prediction: Prediction, kernel: str, findings: list[Finding], nki
         nki=nki,
         latency_us=latency,
         interval_us=prediction.interval_us,
-        fixed_us=timing.fixed / 1e3,
+        fixed_us=fixed,
         host_us=timing.host / 1e3,
         engine_busy_us=busiest,
         utilization={key: value / latency for key, value in busiest.items()},

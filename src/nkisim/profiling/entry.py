@@ -89,7 +89,7 @@ def profile(
     chosen = SimOptions(
         **{"detect": (), **options, "strictness": "check", "target": target, "values": values}
     )
-    assumptions = assumed(assume or {})
+    assumptions = assumed(assume or {}, chosen.version())
     wanted = as_kernel(kernel)
 
     def predicted(

@@ -120,6 +120,7 @@ def _facts(profile: ProfileData) -> str:
     low, high = profile.interval_us
     facts = [
         ("latency", duration(profile.latency_us), f"{duration(low)} to {duration(high)}"),
+        ("range", f"{(high - low) / 2 / profile.latency_us:.0%}", f"most by {profile.widest}"),
         ("bound by", profile.bound_by, f"{profile.bound_share:.0%} of the bound reached"),
         ("fixed cost", duration(profile.fixed_us), f"host {duration(profile.host_us)}, apart"),
         ("HBM traffic", size(profile.hbm_bytes), f"{profile.transfers:,} transfers"),

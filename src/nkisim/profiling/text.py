@@ -145,6 +145,10 @@ class _Drawing:
             ),
             ("host", f"{duration(profile.host_us)} per call, not in the latency"),
             (
+                "left out",
+                "operators of the framework beside the kernel: an execution of 15 to 30 us each",
+            ),
+            (
                 "bound by",
                 f"{profile.bound_by}; the bound of {duration(profile.bound_us)} is "
                 f"{profile.bound_share:.0%} of the time without the fixed cost",

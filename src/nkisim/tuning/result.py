@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
+from nkisim.profiling.model.ranges import DIFFERENCE_ERROR, alternatives_of, difference_us
+from nkisim.profiling.result import Doubt
 from nkisim.profiling.text import duration, size
 
 TIE = 0.02
@@ -27,6 +29,7 @@ class Variant:
         values: Values of its parameters.
         latency_us: Predicted device time.
         interval_us: Range of the prediction over the assumptions of the model.
+        assumptions: Those that change the time, the one that changes it most first.
         bound_by, bound_share: What limits it, and the share of that bound that it reaches.
         hbm_bytes, spill_bytes: Bytes that it moves.
         used_bytes: Bytes per partition of SBUF and PSUM that its tiles need at most.
@@ -38,6 +41,7 @@ class Variant:
     values: Values
     latency_us: float
     interval_us: tuple[float, float]
+    assumptions: tuple[Doubt, ...] = ()
     bound_by: str
     bound_share: float
     hbm_bytes: int
@@ -46,6 +50,22 @@ class Variant:
     capacity: dict[str, int]
     instructions: int
     agreement: str = ""
+
+    @property
+    def widest(self) -> str:
+        """The assumption that widens the range most; "" if none changes the time."""
+        return self.assumptions[0].name if self.assumptions else ""
+
+    def is_separable(self, other: Variant) -> bool:
+        """Return whether the range of the difference of both times has one sign."""
+        low, high = difference_us(
+            self.latency_us,
+            alternatives_of(self.assumptions),
+            other.latency_us,
+            alternatives_of(other.assumptions),
+            DIFFERENCE_ERROR,
+        )
+        return low > 0 or high < 0
 
     def free_bytes(self, region: str) -> int:
         """Return the bytes per partition of ``"sbuf"`` or ``"psum"`` that no tile ever needs."""
@@ -121,10 +141,11 @@ class Tuning:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the result as plain data."""
-        return {
-            **asdict(self),
-            "dropped": [dropped._asdict() for dropped in self.dropped],
-        }
+        plain = asdict(self)
+        for found, variant in zip(plain["variants"], self.variants, strict=True):
+            found["assumptions"] = [doubt._asdict() for doubt in variant.assumptions]
+            found["separable"] = variant.is_separable(self.best)
+        return {**plain, "dropped": [dropped._asdict() for dropped in self.dropped]}
 
     def to_json(self) -> str:
         """Return the result as JSON text."""
@@ -139,6 +160,12 @@ class Tuning:
             "",
             *_table(self.variants[:_MOST_SHOWN], self.ties),
         ]
+        close = [v for v in self.variants[1:] if not v.is_separable(self.best)]
+        if close:
+            lines.append(
+                f"~ not separable from the first line ({len(close)}): the range of the difference "
+                f"contains 0, most by {self.best.widest}"
+            )
         if len(self.variants) > _MOST_SHOWN:
             lines.append(f"... and {len(self.variants) - _MOST_SHOWN} more")
         lines += ["", f"outputs of the first line: {self.agreement}"]
@@ -150,6 +177,12 @@ class Tuning:
 def shown(values: Values) -> str:
     """Return values of parameters as text."""
     return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _mark(best: Variant, variant: Variant, *, tied: bool) -> str:
+    if variant is best or tied:
+        return "= " if tied else ""
+    return "" if variant.is_separable(best) else "~ "
 
 
 def dropped_lines(dropped: Sequence[Dropped]) -> list[str]:
@@ -166,7 +199,10 @@ def dropped_lines(dropped: Sequence[Dropped]) -> list[str]:
 
 
 def _table(variants: Sequence[Variant], ties: int) -> list[str]:
-    """Return a header and a line for each variant; a tie with the best has an ``=``."""
+    """Return a header and a line for each variant.
+
+    A tie with the best has an ``=``, another one that is not separable from it a ``~``.
+    """
     rows = [
         [
             *map(str, variants[0].values),
@@ -178,7 +214,7 @@ def _table(variants: Sequence[Variant], ties: int) -> list[str]:
         rows.append(
             [
                 *map(str, v.values.values()),
-                f"{'= ' if 0 < number < ties else ''}{duration(v.latency_us)}",
+                f"{_mark(variants[0], v, tied=0 < number < ties)}{duration(v.latency_us)}",
                 f"{duration(low)} - {duration(high)}",
                 v.bound_by,
                 f"{v.bound_share:.0%}",

@@ -209,6 +209,7 @@ def _tried(problem: _Problem, values: Values) -> _Tried:
             values=values,
             latency_us=found.latency_us,
             interval_us=found.interval_us,
+            assumptions=tuple(found.assumptions),
             bound_by=found.bound_by,
             bound_share=found.bound_share,
             hbm_bytes=found.hbm_bytes,

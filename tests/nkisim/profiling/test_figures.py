@@ -69,14 +69,15 @@ def test_the_latency_is_that_of_the_schedule_or_of_waiting_with_the_fixed_cost(t
     assert high >= 1.03 * profile.latency_us
 
 
-def test_a_kernel_without_transfers_has_one_time():
+def test_the_time_of_a_kernel_without_transfers_depends_on_the_fixed_cost_alone():
     build = Builder()
     build.on(Engine.vector, 1000)
     prediction = Prediction(build.program)
     assert prediction.times.total == 1000
     assert prediction.latency_us == pytest.approx(9.4 + 1.0)
-    assert prediction.doubts == []
-    assert prediction.interval_us == pytest.approx((10.4 * 0.97, 10.4 * 1.03))
+    assert [(doubt.name, doubt.alternatives) for doubt in prediction.doubts] == [
+        ("fixed_us", {11.2: pytest.approx(12.2)})
+    ]
 
 
 # -- busy times ------------------------------------------------------------------------------------
@@ -119,13 +120,13 @@ def test_descriptors_count_for_what_makes_them():
     busy = profile.engine_busy_us
     assert busy["dge"] == pytest.approx(3 * 0.6)  # the busiest generator, without prebuilt ones
     assert busy["scalar"] == 0
-    assert busy["gpsimd"] == pytest.approx(0.2 + 128 * 0.002)
+    assert busy["gpsimd"] == pytest.approx(0.67)
     assert busy["sync"] == pytest.approx(100 * 0.01)
     assert profile.descriptors == {"hardware": 5, "software": 1, "prebuilt": 100}
     made = [span for span in profile.timeline if span.engine == "dge"]
     assert len(made) == 6
     lengths = sorted(round(span.end_us - span.start_us, 6) for span in made)
-    assert lengths == [0.456] + [0.6] * 5
+    assert lengths == [0.6] * 5 + [0.67]
     assert all(span.ready_us == span.end_us for span in made)
 
 
@@ -133,10 +134,10 @@ def test_the_spans_of_transfers_are_when_their_bytes_move():
     build = Builder()
     build.load(nbytes=368_000, mode="software", trigger=Engine.gpsimd)
     (moved,) = (span for span in profile_by_hand(build).timeline if span.engine == "dma")
-    begins = 0.456 + 0.751
+    begins = 0.67 + 0.751
     assert moved.start_us == pytest.approx(begins)
-    assert moved.end_us == pytest.approx(begins + 0.23 + 1.0)
-    assert moved.ready_us == pytest.approx(begins + 0.23 + 1.0 + 0.315)
+    assert moved.end_us == pytest.approx(begins + 0.02 + 1.0)
+    assert moved.ready_us == pytest.approx(begins + 0.02 + 1.0 + 0.315)
     assert moved.nbytes == 368_000
     assert moved.queue == "loads (gpsimd, software)"
 
@@ -152,14 +153,19 @@ def copied(x):
     return out
 
 
-@pytest.mark.parametrize(("target", "rate"), [("trn1", 272), ("trn2", 368), ("trn3", 528)])
-def test_the_efficiency_of_transfers_is_their_rate_while_engines_are_busy(target, rate):
+@pytest.mark.parametrize(
+    ("target", "rate", "reached", "overhead"),
+    [("trn1", 272, 1.0, 0.230), ("trn2", 368, 0.89, 0.020), ("trn3", 528, 0.89, 0.020)],
+)
+def test_the_efficiency_of_transfers_is_their_rate_while_engines_are_busy(
+    target, rate, reached, overhead
+):
     profile = found(copied, zeros(128, 8192), target=target)
     nbytes = 2 * 4 * MIB
-    busy = 2 * (0.230 + 4 * MIB / rate / 1e3)
+    busy = 2 * (overhead + 4 * MIB / (rate * reached) / 1e3)
     assert profile.engine_busy_us["dma"] == pytest.approx(busy)
     assert profile.dma_efficiency == pytest.approx(nbytes / (busy * 1e3) / rate)
-    assert 0.9 < profile.dma_efficiency < 1
+    assert 0.85 < profile.dma_efficiency < 1
     assert profile.hbm_gbps == rate
     assert profile.hbm_bytes == nbytes
 
@@ -259,8 +265,8 @@ def test_the_busy_time_of_a_transfer_is_that_of_its_bytes():
     build = Builder()
     build.load(nbytes=368_000, mode="software", trigger=Engine.gpsimd)
     (line,) = profile_by_hand(build).lines
-    assert line.busy_us == pytest.approx(0.23 + 1.0)
-    assert line.critical_us == pytest.approx(0.456 + 0.751 + 0.23 + 1.0 + 0.315)
+    assert line.busy_us == pytest.approx(0.02 + 1.0)
+    assert line.critical_us == pytest.approx(0.67 + 0.751 + 0.02 + 1.0 + 0.315)
 
 
 def test_waiting_for_dma_engines_belongs_to_the_transfer_that_uses_them():
@@ -269,8 +275,8 @@ def test_waiting_for_dma_engines_belongs_to_the_transfer_that_uses_them():
     build.load(nbytes=368, mode="prebuilt", line=2)
     lines = {line.line: line.critical_us for line in profile_by_hand(build).lines}
     issued = 0.01 + 0.751
-    assert lines[1] == pytest.approx(issued + 0.23 + 10.0)
-    assert lines[2] == pytest.approx(0.23 + 0.001 + 0.315)
+    assert lines[1] == pytest.approx(issued + 0.02 + 10.0)
+    assert lines[2] == pytest.approx(0.02 + 0.001 + 0.315)
 
 
 def test_a_tile_takes_room_from_its_first_start_to_its_last_result():

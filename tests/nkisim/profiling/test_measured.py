@@ -103,3 +103,65 @@ def test_what_is_no_summary(profiled, tmp_path, text):
     status, message = profiled("--measured", "chip.json")
     assert status == 2
     assert "--measured: chip.json" in message
+
+
+# -- tables of times -------------------------------------------------------------------------------
+
+
+def test_times_of_a_table_beside_predictions(profiled, tmp_path):
+    """What a chip with other descriptors would measure is explained by that assumption."""
+    sizes = (64, 128, 256, 512)
+    lines = ["a,b,us", *(f'"f32[128,{n // 4}]","f32[128,{n}]",1' for n in sizes)]
+    (tmp_path / "times.csv").write_text("\n".join(lines))
+    first = json.loads(profiled("--measured", "times.csv", "--nki", "0.6", "--format", "json")[1])
+    for row, line in zip(first["rows"], range(1, 5), strict=True):
+        lines[line] = lines[line].removesuffix("1") + f"{row['predicted_us']:.3f}"
+    (tmp_path / "times.csv").write_text("\n".join(lines))
+    status, text = profiled("--measured", "times.csv", "--nki", "0.6")
+    assert status == 0
+    assert "100% inside the range; median error 0.0%" in text
+    assert "no assumption alone reduces the median error" in text
+    found = json.loads(profiled("--measured", "times.csv", "--nki", "0.5", "--format", "json")[1])
+    assert [row["line"] for row in found["rows"]] == [2, 3, 4, 5]
+    best = found["explains"][0]
+    assert (best["assumption"], best["value"]) == ("software_descriptors", "by rows")
+    assert best["median_error"] < 0.001 < found["median_error"]
+    assert found["bias"] > 0
+
+
+FAULTS = {
+    '"f32[128,64]","f32[128,128]",0.02': "line 2: 0.02 us is less than half of what its engines",
+    '"f32[128,64]","f32[128,256]",-12.5': "line 3: us is '-12.5'; accepted: a positive number",
+    '"f32[128,64]","f32[128,512]",12.5 ms': "line 4: us is '12.5 ms'; accepted: a positive number",
+    '"f32[128;64]","f32[128,512]",12.5': "line 5: shapes: a has extents [128;64]; accepted",
+    '"f32[128,64]",12.5': "line 6: 2 cells, the first line has 3",
+    '"f32[128,64]","f32[64,512]",12.5': "line 7: ",
+}
+
+
+def test_faults_of_a_table_are_refused_by_their_line(profiled, tmp_path):
+    (tmp_path / "times.csv").write_text("\n".join(["a,b,us", *FAULTS]))
+    status, message = profiled("--measured", "times.csv")
+    assert status == 2
+    lines = message.splitlines()[1:]
+    assert len(lines) == len(FAULTS)
+    for line, start in zip(lines, FAULTS.values(), strict=True):
+        assert line.strip().startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a,b,ms\n1,2,3", "line 1: got a, b, ms; columns are arguments and us, each once"),
+        ("", "line 1: got nothing"),
+        ("a,us", "line 2: no times"),
+        ('a,b,c,us\n"f32[128,64]","f32[128,64]",1,20', "line 2: "),
+        ('a,b,us\n"f32[128,64]","f32[128,64]",1e9', "line 2: 1e+09 us is more than 1000 times"),
+        ('a,b,us\n"f32[8,8]","f32[8,8]",20\n"f32[8,8]","f32[8,8]",21', "line 3: the arguments of"),
+    ],
+)
+def test_other_tables_that_are_refused(profiled, tmp_path, text, expected):
+    (tmp_path / "times.csv").write_text(text)
+    status, message = profiled("--measured", "times.csv")
+    assert status == 2
+    assert expected in message

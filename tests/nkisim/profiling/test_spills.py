@@ -13,7 +13,7 @@ from .test_schedule import Builder
 
 HALF = GEN3.sbuf_usable_bytes // 2
 NBYTES = 128 * HALF
-RATE = 368
+RATE = 368 * 0.89
 
 
 def used_in_turn(rounds, **fields):
@@ -88,7 +88,7 @@ def test_a_spill_moves_whole_tiles_at_the_rate_of_the_core():
         assert moved.nbytes == moved.hbm_bytes == NBYTES
         assert (moved.descriptors, moved.run_bytes, len(moved.shares)) == (128, HALF, 16)
         assert (moved.mode, moved.trigger) == ("prebuilt", Engine.sync)
-        assert move.work.busy == pytest.approx(230 + NBYTES / RATE)
+        assert move.work.busy == pytest.approx(20 + NBYTES / RATE)
         assert move.work.tail == notification
         assert move.sbuf_bytes == NBYTES
         assert not move.touches_psum
@@ -103,7 +103,7 @@ def test_spills_saturate_at_the_bytes_of_all_operands():
     for work in moves:
         assert work.transfer.nbytes == pytest.approx(NBYTES / 2, abs=1)
         assert work.transfer.hbm_bytes == work.transfer.nbytes
-        assert work.busy == pytest.approx((230 + NBYTES / RATE) / 2, rel=1e-6)
+        assert work.busy == pytest.approx((20 + NBYTES / RATE) / 2, rel=1e-6)
 
 
 def test_tiles_with_an_address_and_those_in_psum_are_not_spilled():

@@ -3,6 +3,7 @@
 import functools
 import itertools
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,9 +11,11 @@ import pytest
 import nkisim
 import nkisim.language as nl
 from nkisim.diagnostics import RULES
+from nkisim.profiling.result import Doubt
 from nkisim.tuning import Dropped, NoneLegalError, Variant
 from nkisim.tuning.result import ranked
 
+from ...each_case import each_case
 from .tuned_kernels import matrix, product, scaled
 
 SPACE = {"ROWS": [32, 128, 256], "COLUMNS": [128, 512, 1024], "K": [64, 128]}
@@ -220,3 +223,34 @@ def test_text_and_data():
     assert "18 variants, 10 dropped" in lines[1]
     assert lines[3].split()[:3] == ["ROWS", "COLUMNS", "K"]
     assert lines[4].split()[:3] == [str(v) for v in tuning.best.values.values()]
+
+
+def doubtful(us, **alternatives):
+    """Return a variant with a time and one alternative of each named assumption."""
+    doubts = (Doubt(name, "now", {"other": other}) for name, other in alternatives.items())
+    return replace(variant(us), assumptions=tuple(doubts))
+
+
+@each_case(
+    "one, other, separable",
+    [
+        (doubtful(100.0), doubtful(100.0), False),
+        (doubtful(100.0), doubtful(101.0), False),  # within the error of a difference
+        (doubtful(100.0), doubtful(120.0), True),
+        # What both share moves both.
+        (doubtful(100.0, a=200.0), doubtful(120.0, a=220.0), True),
+        # With the alternative, the order is the other way round.
+        (doubtful(100.0, a=200.0), doubtful(120.0), False),
+    ],
+)
+def test_variants_are_separable_if_the_difference_has_one_sign(one, other, separable):
+    assert one.is_separable(other) is separable
+    assert other.is_separable(one) is separable
+
+
+def test_variants_that_are_not_separable_from_the_best_are_marked():
+    tuning = product_tuning()
+    marked = {shown["separable"] for shown in tuning.to_dict()["variants"]}
+    assert marked == {v.is_separable(tuning.best) for v in tuning.variants}
+    close = [v for v in tuning.variants[1:] if not v.is_separable(tuning.best)]
+    assert (f"not separable from the first line ({len(close)})" in str(tuning)) is bool(close)

@@ -1,13 +1,17 @@
 """Named assumptions of the model: what is neither documented nor measured, with its alternatives.
 
 A profile computes with the defaults, or with what ``profile(..., assume={...})`` sets. Its range
-spans the alternatives, one at a time, of those assumptions that the program touches.
+spans the alternatives, one at a time, of those assumptions that the program touches. A default may
+change with the NKI version: the compiler and the runtime that come with it do.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from nkisim.versions import VERSIONS, at
 
 
 class Assumption(NamedTuple):
@@ -15,22 +19,24 @@ class Assumption(NamedTuple):
 
     Attributes:
         name: Its key in ``assume=``.
-        default: The value that predictions use.
+        first: The value that predictions use in the oldest NKI version.
         alternatives: Other values that the range of a prediction spans.
         meaning: What the values say about the hardware or the compiler.
         why: What is known about it.
+        changes: The value from an NKI version on, where another one than ``first`` is used.
     """
 
     name: str
-    default: Any
+    first: Any
     alternatives: tuple[Any, ...]
     meaning: str
     why: str
+    changes: Mapping[str, Any] = MappingProxyType({})
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """Every accepted value."""
-        return (self.default, *self.alternatives)
+        """Every accepted value; of a number, those that the range spans."""
+        return (self.first, *self.alternatives)
 
 
 Assumptions = Mapping[str, Any]
@@ -46,7 +52,9 @@ ASSUMPTIONS = {
             "Share of the time of transfers that computation waits for, where transfers do not "
             "bound the kernel: 0 if the compiler loads everything ahead of its use, 1 if each ring "
             "has one transfer under way.",
-            "0.26 fits the published grid of blocked products",
+            "0.26 fits the published grid of blocked products (NKI 0.3.0), 0 long rows of argmax "
+            "(NKI 0.7)",
+            {"0.7.0": 0.0},
         ),
         Assumption(
             "transfers_in_flight",
@@ -58,10 +66,21 @@ ASSUMPTIONS = {
         ),
         Assumption(
             "software_descriptors",
-            "by rows",
-            ("fixed",),
-            "GpSimd makes the descriptors of a transfer in 0.2 us and 2 ns per row, or in 0.6 us.",
-            "0.2 us for one row and 0.45 us for 128 rows in long loops; 0.6 us in older profiles",
+            "fixed",
+            ("by rows",),
+            "GpSimd makes the descriptors of a transfer in 0.67 us from 32 rows on, else in 0.2 us "
+            "and 15 ns per row; or always in 0.2 us and 2 ns per row.",
+            "0.67 us for 32 to 128 rows in six operators with NKI 0.7, 0.6 us in older profiles; "
+            "0.2 us for one row and 0.45 us for 128 rows in long loops with NKI 0.6.0",
+            {"0.6.0": "by rows", "0.7.0": "fixed"},
+        ),
+        Assumption(
+            "fixed_us",
+            9.4,
+            (11.2,),
+            "Start and end of a kernel on the device.",
+            "9.4 us in single instructions; 11.2 us in small copies on both cores with NKI 0.7",
+            {"0.7.0": 11.2},
         ),
         Assumption(
             "row_tiles",
@@ -85,19 +104,37 @@ ASSUMPTIONS = {
             "documented for the other engines",
         ),
         Assumption(
-            "transpose_float32",
-            "full rate",
-            ("half rate",),
-            "dma_transpose moves 4-byte elements at the rate of 2-byte ones, or at half of it.",
-            "the documented rate does not name a type",
+            "transpose_rate",
+            "measured",
+            ("documented",),
+            "dma_transpose from HBM reaches 0.55 of the rate of a copy, 0.38 with 4-byte elements, "
+            "or the documented share.",
+            "a transposition of 4096 x 128 takes 5.2 us and 15 us; 0.9 is documented on gen3",
+        ),
+        Assumption(
+            "narrow_vector",
+            "short",
+            ("as wide",),
+            "A Vector instruction on one column takes the issue and not the least interval too, or "
+            "both. The next Vector instruction reads its result at once, or after the usual time.",
+            "chains of one column in softmax, rmsnorm and layernorm",
+        ),
+        Assumption(
+            "device_loops",
+            "in turn",
+            ("overlap",),
+            "A loop on the device, each of its iterations and what follows it begin when all that "
+            "is before has ended on the core, or each engine runs ahead of the others.",
+            "10.2 us for each block of keys in attention with a loop on the device",
         ),
         Assumption(
             "loop_iteration_us",
-            0.1,
-            (0.0, 0.5),
-            "Time of the branch of a loop on the device, in each iteration and on each engine that "
-            "has instructions in the loop.",
-            "a compare and a branch, documented without a figure; two instructions take 0.1 us",
+            4.0,
+            (0.1, 2.0),
+            "Time of the branch of a loop on the device, in each iteration: between iterations if "
+            "these are in turn, else on each engine that has instructions in the loop.",
+            "10.2 us for each block of keys in attention, of which the model explains 6; a compare "
+            "and a branch alone take 0.1 us",
         ),
         Assumption(
             "collective_hop_us",
@@ -110,13 +147,13 @@ ASSUMPTIONS = {
 }
 
 
-def defaults() -> dict[str, Any]:
-    """Return the default of every assumption."""
-    return {name: assumption.default for name, assumption in ASSUMPTIONS.items()}
+def defaults(nki: str = VERSIONS[0]) -> dict[str, Any]:
+    """Return the default of every assumption in an NKI version."""
+    return {name: at(nki, found.first, found.changes) for name, found in ASSUMPTIONS.items()}
 
 
-def assumed(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return every assumption with the given values in place of defaults.
+def assumed(given: Mapping[str, Any], nki: str = VERSIONS[0]) -> dict[str, Any]:
+    """Return every assumption with the given values in place of an NKI version's defaults.
 
     Raises:
         ValueError: A name or a value is unknown.
@@ -125,12 +162,12 @@ def assumed(given: Mapping[str, Any]) -> dict[str, Any]:
         found = ASSUMPTIONS.get(name)
         if found is None:
             raise ValueError(f"assume: got {name!r}, accepted: {', '.join(ASSUMPTIONS)}")
-        numeric = isinstance(found.default, (int, float))
+        numeric = isinstance(found.first, (int, float))
         fits = isinstance(value, (int, float)) and value >= 0 if numeric else value in found.values
         if not fits or isinstance(value, bool):
             accepted = "a number of at least 0" if numeric else ", ".join(map(repr, found.values))
             raise ValueError(f"assume[{name!r}]: got {value!r}, accepted: {accepted}")
-    return defaults() | dict(given)
+    return defaults(nki) | dict(given)
 
 
 def alternatives(current: Assumptions) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -88,6 +88,7 @@ class Work(NamedTuple):
         tail: Time from then until the result can be read, in ns.
         issue: Of a transfer, the occupancy of what makes its descriptors, in ns.
         link: Whether it is a collective, which occupies the links between cores.
+        narrow: Whether it is a Vector instruction on one column.
         flops: Floating-point operations of a product, else 0.
         full_rate_flops: Operations that the Tensor engine could do in that time, else 0.
         table: Set of activation functions that it needs, or "".
@@ -112,6 +113,7 @@ class Work(NamedTuple):
     array: int = 0
     issue: float = 0.0
     link: bool = False
+    narrow: bool = False
 
 
 def work_of(
@@ -146,7 +148,7 @@ def work_of(
         return _gpsimd(event, cost, timing, assumptions)
     if event.engine is Engine.scalar:
         return _scalar(event, cost, generation, timing)
-    return _vector(event, cost, generation, timing)
+    return _vector(event, cost, generation, timing, assumptions)
 
 
 def _collective(event: Event, timing: Timing, assumptions: Assumptions) -> Work:
@@ -165,12 +167,9 @@ def _collective(event: Event, timing: Timing, assumptions: Assumptions) -> Work:
 def _transfer(
     moved: Transfer, timing: Timing, assumptions: Assumptions, cores_on_stack: int
 ) -> Work:
-    share = 1.0
+    share = float(timing.dma_reached)
     if moved.transposes:
-        inside = moved.hbm_bytes == 0
-        share = timing.dma_transpose_sbuf_rate if inside else timing.dma_transpose_rate
-        if moved.itemsize > 2 and assumptions["transpose_float32"] == "half rate":
-            share /= 2
+        share = _transpose_rate(moved, timing, assumptions)
     elif moved.computes:
         share = timing.dma_compute_rate
     # A copy from HBM to HBM counts twice for the stack and once for the DMA engines.
@@ -188,6 +187,16 @@ def _transfer(
     return Work(Engine.dma, busy, float(notify), transfer=moved, issue=issue)
 
 
+def _transpose_rate(moved: Transfer, timing: Timing, assumptions: Assumptions) -> float:
+    """Return the share of the rate of a copy that a transposing transfer reaches."""
+    if moved.hbm_bytes == 0:
+        return timing.dma_transpose_sbuf_rate
+    if assumptions["transpose_rate"] == "documented":
+        return timing.dma_transpose_rate
+    wide = moved.itemsize > 2
+    return timing.dma_transpose_wide_reached if wide else timing.dma_transpose_reached
+
+
 def _issue(moved: Transfer, timing: Timing, assumptions: Assumptions) -> float:
     """Return how long the descriptors of a transfer occupy what makes them."""
     if moved.mode == "hardware":
@@ -197,7 +206,8 @@ def _issue(moved: Transfer, timing: Timing, assumptions: Assumptions) -> float:
     if moved.indirect:
         return float(timing.dma_indirect_issue)
     if assumptions["software_descriptors"] == "fixed":
-        return float(timing.dma_software_fixed)
+        few = timing.dma_software_issue + timing.dma_software_few * moved.rows
+        return float(min(timing.dma_software_fixed, few))
     return timing.dma_software_issue + timing.dma_software_row * moved.rows
 
 
@@ -356,7 +366,13 @@ def _contiguous(tensors: list[NkiTensor]) -> bool:
     return all(_inner_stride(tensor) == tensor.itemsize for tensor in tensors)
 
 
-def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Timing) -> Work:
+def _vector(
+    event: Event,
+    cost: Cost | None,
+    generation: Generation,
+    timing: Timing,
+    assumptions: Assumptions,
+) -> Work:
     count = _elements(event, cost)
     streamed = _streamed(event)
     tail = timing.vector_tail
@@ -385,8 +401,12 @@ def _vector(event: Event, cost: Cost | None, generation: Generation, timing: Tim
         cycles = max(cycles, timing.dynamic_cycles)
     # The published tails count from the end of the stream, before the issue of the next one.
     issue = timing.vector_issue_cycles / timing.vector_ghz
+    narrow = bool(issue) and all(tensor.free_size == 1 for tensor in streamed)
+    port = fast and rate > 1
+    if narrow and assumptions["narrow_vector"] == "short":
+        return Work(event.engine, issue, 0.0, fast_vector=port, narrow=True)
     busy = cycles / timing.vector_ghz + issue
-    return Work(event.engine, busy, tail - issue, fast_vector=fast and rate > 1)
+    return Work(event.engine, busy, tail - issue, fast_vector=port, narrow=narrow)
 
 
 def _is_narrow_sum(event: Event, streamed: list[NkiTensor]) -> bool:

@@ -91,8 +91,9 @@ class Operation:
         writes: Tiles that it writes.
         step: What it computes, where an ``activation`` could do it too.
         fed_by: Number of the operation that wrote exactly the data that ``step`` reads, or -1.
-        runs_ahead: Whether it is a transfer that reads nothing that the kernel computed: it is
-            triggered before earlier operations of its engine if they wait.
+        runs_ahead: Whether it is a transfer that reads inputs, or what such transfers moved, and
+            nothing that the kernel computed: it is triggered before earlier operations of its
+            engine if they wait.
         ring: Of a transfer, its ring: by core, engine that triggers, origin of descriptors,
             direction and tensor in HBM.
         call: Index of its call in ``Program.calls``; -1 for a spill.
@@ -260,6 +261,7 @@ class Capture:
         met = {n for n in reuses if joins >= 0 and program.operations[n].joins == joins}
         needs -= met | {number}
         reuses -= needs | met | {number}
+        moves_inputs = all(program.operations[need].runs_ahead for need in needs)
         opens = tuple(tile for tile in tiles if not tile.uses)
         for tile in tiles:
             tile.uses.append(number)
@@ -285,7 +287,7 @@ class Capture:
                 tuple(writes),
                 step,
                 fed_by,
-                work.transfer is not None and not needs and not event.ordered,
+                work.transfer is not None and moves_inputs and not event.ordered,
                 None if work.transfer is None else _ring(event, work.transfer, core),
                 call,
                 event.scope,

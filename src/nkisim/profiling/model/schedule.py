@@ -5,7 +5,8 @@ Operations are placed one by one in program order, each at the earliest time tha
 - *dependences*: what it reads was written, and what it overwrites was read;
 - *hold*: its engine, port, bank or descriptor generator is free for as long as it takes;
 - *order*: what its engine may not reorder has started;
-- *branch*: in a loop on the device, its engine has ended the iteration before and branched;
+- *branch*: in a loop on the device, its engine has branched, and the iteration before has ended on
+  every engine of the core;
 - *space*: the tiles that it opens fit in SBUF and PSUM;
 - *ring*: few enough transfers of its ring are under way;
 - *rendezvous*: the other cores have reached the barrier or the collective.
@@ -81,6 +82,25 @@ def schedule(program: Program, transfers: Transfers = "ahead") -> Schedule:
     return _Scheduler(program, transfers).run()
 
 
+_Scope = tuple[tuple[int, int], ...]
+"""Loops on the device, outermost first: number of the entry, and iteration."""
+
+
+@dataclass(slots=True)
+class _Iteration:
+    """The iteration of loops on the device that a core is in.
+
+    Attributes:
+        scope: Its loops; () outside of loops.
+        begins: When it may begin.
+        ends: When the last result so far is ready.
+    """
+
+    scope: _Scope = ()
+    begins: Moment = START
+    ends: Moment = START
+
+
 class _Scheduler:
     """State of scheduling one program."""
 
@@ -103,8 +123,12 @@ class _Scheduler:
         """The end of the last operation of each engine."""
         self.floor: list[Moment] = [START] * engine_count
         """The start of the last operation of each engine that nothing may pass."""
-        self.scopes: list[tuple[tuple[int, int], ...]] = [()] * engine_count
+        self.scopes: list[_Scope] = [()] * engine_count
         """The latest iteration of loops on the device that each engine has begun."""
+        self.branch = float(program.assumptions["loop_iteration_us"]) * 1e3
+        loops = any(operation.scope for operation in program.operations)
+        self.in_turn = loops and program.assumptions["device_loops"] == "in turn"
+        self.iterations = [_Iteration() for _ in range(program.cores)]
         self.rings, ring_count = numbered(_ring(o) for o in program.operations)
         self.under_way: list[list[Moment]] = [[] for _ in range(ring_count)]
         ahead = int(program.assumptions["transfers_in_flight"])
@@ -169,7 +193,9 @@ class _Scheduler:
             latest = max(latest, self._space(operation))
         if operation.work.transfer is not None:
             latest = max(latest, self._ring_limit(operation))
-        if operation.scope:
+        if self.in_turn:
+            latest = max(latest, self._iteration(operation))
+        elif operation.scope:
             self._branch(operation)
         if operation.scope or not operation.runs_ahead:
             latest = max(latest, self._order(operation))
@@ -217,11 +243,22 @@ class _Scheduler:
         if scope <= self.scopes[engine]:
             return
         old = self.scopes[engine]
-        begun = len(scope) - sum(a == b for a, b in zip(old, scope, strict=False))
         self.scopes[engine] = scope
         when, cause = self.last[engine]
-        when += begun * self.program.assumptions["loop_iteration_us"] * 1e3
+        when += _begun(old, scope) * self.branch
         self.last[engine] = self.floor[engine] = (when, cause)
+
+    def _iteration(self, operation: Operation) -> Moment:
+        """Return when the core has branched to the iteration of loops on the device.
+
+        Everything before an iteration, and before what follows a loop, has ended by then.
+        """
+        current = self.iterations[operation.core]
+        if current.scope != operation.scope:
+            when, cause = max(current.begins, current.ends)
+            when += _begun(current.scope, operation.scope) * self.branch
+            current.scope, current.begins = operation.scope, (when, cause)
+        return current.begins
 
     def _table(self, operation: Operation) -> Moment:
         """Return since when the table of activation functions is loaded, or may be replaced."""
@@ -262,6 +299,9 @@ class _Scheduler:
             self._remember(operation, when, length)
         for hold in self.holds[number]:
             self.timelines[hold].reserve(when, length, number)
+        if self.in_turn:
+            current = self.iterations[operation.core]
+            current.ends = max(current.ends, (self.ready[number], number))
         if not operation.runs_ahead:
             engine = self.engines[number]
             held = when + (length if self._occupies_its_engine(operation) else 0.0)
@@ -339,6 +379,11 @@ class _Scheduler:
             self.warm[core] = done + work.busy, max(until, when + length)
 
 
+def _begun(before: _Scope, scope: _Scope) -> int:
+    """Return the number of loops of which an iteration begins between two operations."""
+    return len(scope) - sum(a == b for a, b in zip(before, scope, strict=False))
+
+
 def _in_turn(operations: list[Operation]) -> list[Operation]:
     """Return the operations with successive transfers in the order in which rings serve them.
 
@@ -349,6 +394,7 @@ def _in_turn(operations: list[Operation]) -> list[Operation]:
     found: list[Operation] = []
     runs: dict[int, dict[int, int]] = {}
     moved: dict[tuple[int, object], int] = {}
+    scopes: dict[int, object] = {}
 
     def end(core: int) -> None:
         """Append the transfers of a core's run, in the order of these bytes, and end the run."""
@@ -364,6 +410,9 @@ def _in_turn(operations: list[Operation]) -> list[Operation]:
             end(core)
             found.append(operation)
             continue
+        if scopes.setdefault(core, operation.scope) != operation.scope:
+            end(core)
+            scopes[core] = operation.scope
         if not runs.get(core, {}).keys().isdisjoint(operation.needs):
             end(core)
         key = (core, operation.ring)

@@ -163,7 +163,8 @@ class _Spiller:
             stores=stores,
         )
         notify = self.timing.dma_notify_store if stores else self.timing.dma_notify_load
-        busy = self.timing.dma_overhead + nbytes / self.timing.dma_core_rate
+        rate = self.timing.dma_core_rate * self.timing.dma_reached
+        busy = self.timing.dma_overhead + nbytes / rate
         issue = float(self.timing.dma_prebuilt_issue)
         work = Work(Engine.dma, busy, float(notify), transfer=moved, issue=issue)
         spill = Operation(

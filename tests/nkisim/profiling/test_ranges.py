@@ -1,0 +1,62 @@
+"""Ranges of predicted times and of differences, by hand and by their laws."""
+
+import random
+
+import pytest
+
+from nkisim.profiling.model.assumptions import ASSUMPTIONS, assumed, defaults
+from nkisim.profiling.model.ranges import alternatives_of, difference_us, spanned
+from nkisim.profiling.result import Doubt
+from nkisim.versions import VERSIONS
+
+
+def test_a_range_is_the_root_of_two_squares_on_each_side():
+    assert spanned(100.0, [], 0.1) == pytest.approx((90.0, 110.0))
+    # 30 below by an alternative and 40 by the error; 9 and 40 above.
+    assert spanned(100.0, [70.0, 80.0, 109.0], 0.4) == pytest.approx((50.0, 141.0))
+
+
+def test_a_range_contains_every_alternative_and_the_error():
+    rng = random.Random(0)
+    for _ in range(100):
+        us, error = rng.uniform(1, 1000), rng.uniform(0, 0.5)
+        others = [us * rng.uniform(0.5, 2) for _ in range(rng.randrange(4))]
+        low, high = spanned(us, others, error)
+        inside = [us * (1 - error), us, us * (1 + error), *others]
+        assert low <= min(inside) * (1 + 1e-12)
+        assert high >= max(inside) * (1 - 1e-12)
+
+
+def test_what_two_predictions_share_does_not_widen_their_difference():
+    shared = {("fixed_us", 11.2): 1.8, ("exposed_latency", 0.5): 300.0}
+    one = {key: 100.0 + more for key, more in shared.items()}
+    other = {key: 90.0 + more for key, more in shared.items()}
+    assert difference_us(100.0, one, 90.0, other, 0.0) == pytest.approx((10.0, 10.0))
+    assert difference_us(100.0, one, 90.0, other, 0.04) == pytest.approx((6.0, 14.0))
+
+
+def test_an_assumption_of_one_of_two_predictions_counts_for_it_alone():
+    one = {("row_tiles", "in turn"): 160.0}
+    assert difference_us(100.0, one, 90.0, {}, 0.0) == pytest.approx((10.0, 70.0))
+    assert difference_us(90.0, {}, 100.0, one, 0.0) == pytest.approx((-70.0, -10.0))
+
+
+def test_alternatives_of_assumptions_have_their_names():
+    doubts = [Doubt("a", 1, {2: 5.0, 3: 6.0}), Doubt("b", "x", {"y": 7.0})]
+    assert alternatives_of(doubts) == {("a", 2): 5.0, ("a", 3): 6.0, ("b", "y"): 7.0}
+
+
+def test_defaults_change_with_the_nki_version_and_stay_in_the_range():
+    changed = {
+        name: [defaults(version)[name] for version in VERSIONS]
+        for name in ASSUMPTIONS
+        if len({defaults(version)[name] for version in VERSIONS}) > 1
+    }
+    assert changed == {
+        "exposed_latency": [0.25, 0.25, 0.25, 0.25, 0.0],
+        "software_descriptors": ["fixed", "fixed", "fixed", "by rows", "fixed"],
+        "fixed_us": [9.4, 9.4, 9.4, 9.4, 11.2],
+    }
+    for name, values in changed.items():
+        assert set(values) <= set(ASSUMPTIONS[name].values)
+    assert assumed({"fixed_us": 5.0}, "0.7.0") == defaults("0.7.0") | {"fixed_us": 5.0}

@@ -405,12 +405,10 @@ def _overlap(a: Rewrite, b: Rewrite) -> bool:
 
 def _same_results(before: Sequence[np.ndarray], after: Sequence[np.ndarray]) -> bool:
     """Return whether results are the same up to rounding, by the comparator of ``judge``."""
-    from nkisim.trials import Arguments
-    from nkisim.trials.comparison import compared
+    from nkisim.trials.comparison import compare
 
     types = [[array.dtype for array in arrays] for arrays in (before, after)]
-    given = Arguments(tuple(before), {})
-    return types[0] == types[1] and compared(after, before, given, None, 0).passed
+    return types[0] == types[1] and compare(after, before)(*before).passed
 
 
 def _described(key: Key, state: State) -> str:

@@ -175,9 +175,9 @@ class Library:
         return None if choice.path == "pytorch" else choice
 
     def _by_device(self) -> Choice:
-        for variable in (self.require_nki, self.use_simulator):
-            if variable.error is not None:
-                raise variable.error
+        error = self.require_nki.error or self.use_simulator.error
+        if error is not None:
+            raise error
         return _BY_DEVICE[device_ready()]
 
     def _choice_of(self, backend: str, required: Level) -> Choice:

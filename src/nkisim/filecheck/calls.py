@@ -31,9 +31,10 @@ from nkisim.filecheck.modules import (
     time_limit,
 )
 from nkisim.filecheck.settings import BROKEN_FILE, WRONG_RESULT, CheckSettings
+from nkisim.objects import rebuilt
 from nkisim.options import SimOptions
 from nkisim.runs import Run
-from nkisim.runs.host import argument_names, definition_place, digest
+from nkisim.runs.host import argument_names, array_of, definition_place, digest
 
 if TYPE_CHECKING:
     from nkisim.trials import Arguments
@@ -327,15 +328,15 @@ def _report(call: KernelCall, target: str, settings: CheckSettings, *, whole: bo
 
 def _arrays_after(call: KernelCall, outputs: Any) -> tuple[np.ndarray, ...]:
     """Return copies of a run's results and of its arguments, which it may have written."""
-    from nkisim.trials import Arguments
-
     found: list[np.ndarray] = []
 
-    def copied(_: str, array: np.ndarray) -> np.ndarray:
-        found.append(np.array(array))
-        return array
+    def copied(name: str, value: Any) -> Any:
+        array = array_of(name, value)
+        if array is not None:
+            found.append(np.array(array[0]))
+        return value
 
-    Arguments((outputs, *call.args), call.kwargs).changed(copied)
+    rebuilt((outputs, call.args, call.kwargs), copied)
     return tuple(found)
 
 

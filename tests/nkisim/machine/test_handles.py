@@ -22,7 +22,7 @@ def codes(body, nki="0.6.0", **options):
         nisa.dma_copy(dst=out, src=tile)
         return out
 
-    return nkisim.check(kernel, source=False, nki=nki, **options)(X).codes
+    return nkisim.check(kernel, source=False, lnc=1, nki=nki, **options)(X).codes
 
 
 def double(tile):
@@ -204,7 +204,7 @@ def scattered(x, indices, edges):
 )
 def test_edges_order_accesses_by_index(edges, ordered):
     indices = np.arange(4, dtype=np.int32)[:, None]
-    report = nkisim.check(scattered, source=False, nki="0.6.0")(X, indices, edges)
+    report = nkisim.check(scattered, source=False, lnc=1, nki="0.6.0")(X, indices, edges)
     assert ("R004" in report.codes) == (not ordered), str(report)
     for finding in report.findings:
         if finding.rule.id == "R004":
@@ -226,7 +226,7 @@ def aliased(x, edges, **kind):
 
 
 def test_edges_order_accesses_through_two_tensors():
-    check = nkisim.check(aliased, source=False, nki="0.6.0")
+    check = nkisim.check(aliased, source=False, lnc=1, nki="0.6.0")
     assert "R001" in check(X, False).codes
     assert "R001" not in check(X, True).codes
 
@@ -241,5 +241,5 @@ def test_only_edges_of_the_device_order_two_engines(kind, ordered):
     def kernel(x):
         return aliased(x, True, **{key: nisa.dependency[name] for key, name in kind.items()})
 
-    found = nkisim.check(kernel, source=False, nki="0.7")(X).codes
+    found = nkisim.check(kernel, source=False, lnc=1, nki="0.7")(X).codes
     assert ("R001" in found) == (not ordered), found

@@ -14,7 +14,7 @@ import click
 
 from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, baseline_options, read_baseline
-from nkisim.cli.group import PROCESS, commands, format_option, nki_option
+from nkisim.cli.group import PROCESS, commands, format_option, lnc_option, nki_option
 from nkisim.cli.streams import claimed_stdout
 from nkisim.cli.targets import project_of, reference_of, split_name, stdin_file
 from nkisim.filecheck.modules import CannotImport
@@ -29,6 +29,7 @@ from nkisim.judging.child import Limits
 @click.option("--shapes", multiple=True, help='Arguments: "x=bf16[128,512] eps=1e-6".')
 @click.option("--target", help="trn1, trn2, trn3, gen2, ...; default: trn2.")
 @nki_option
+@lnc_option
 @format_option("text", "json")
 @click.option("--output", default="-", metavar="FILE", help="File to write to; by default, print.")
 @click.option("--source", metavar="OUT.py", help="Write the programs that were judged, as NKI.")

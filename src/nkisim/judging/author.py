@@ -10,7 +10,7 @@ import contextlib
 import math
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,7 +90,7 @@ def _load(file: str, kernel: str, shapes: list[str], options: dict[str, str]) ->
     if grid is not None:
         chosen = chosen[grid]
     cases = [[call.kernel.arguments(call.args, call.kwargs) for call in found] for found in calls]
-    _LOADED.append(_Loaded(Kernel(chosen.function, chosen.cores), options))
+    _LOADED.append(_Loaded(replace(chosen, bound=((), {})), options))
     return {"cases": cases}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import secrets
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -29,6 +30,7 @@ from nkisim.judging.child import Child, Ended
 from nkisim.judging.guard import root_of
 from nkisim.judging.settings import Settings
 from nkisim.judging.verdict import OF_RESULTS, CaseResult, Fault, Verdict
+from nkisim.options import LNC_VARIABLE
 from nkisim.profiling.text import duration
 from nkisim.program import Program, ProgramError
 from nkisim.program.calls import arguments_without_values
@@ -108,7 +110,8 @@ class Trial:
             self._replay(replaying, given, recorded)
 
     def _child(self, module: str) -> Child:
-        environment = {NKI_VARIABLE: self.verdict.nki}
+        cores = os.environ.get(LNC_VARIABLE, "")
+        environment = {NKI_VARIABLE: self.verdict.nki, LNC_VARIABLE: cores}
         return Child(f"nkisim.judging.{module}", self.settings.limits, environment)
 
     def _given(self, author: Child, cases: Sequence[Any]) -> list[Arguments]:

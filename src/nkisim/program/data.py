@@ -30,6 +30,7 @@ class ProgramData:
         target: Generation that it was recorded for.
         nki: NKI version that it was recorded for.
         cores: Number of cores of the launch grid, None without a grid.
+        schedule: Names of instructions, each with those that run before it.
         parameters: Name, kind and default of each parameter.
         annotations: The ``nt.tensor`` annotations of parameters.
         files: Name and text of each file that its positions name.
@@ -43,6 +44,7 @@ class ProgramData:
     target: str
     nki: str
     cores: int | None
+    schedule: tuple[Any, ...]
     parameters: tuple[Any, ...]
     annotations: Mapping[str, Any]
     files: tuple[tuple[str, str], ...]
@@ -115,6 +117,8 @@ def _require_form(plain: dict[str, Any]) -> None:
     for name in ("kernel", "target", "nki"):
         _require(_is_name(plain[name]), name)
     _require(plain["cores"] in (None, 1, 2), "cores")
+    for after, before in plain["schedule"]:
+        _require(type(after) is str and type(before) is list, "schedule")
     for name, text in plain["files"]:
         _require(type(name) is str and type(text) is str, "files")
     count = len(plain["files"])

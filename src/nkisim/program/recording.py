@@ -126,6 +126,7 @@ class Recording(Run):
             target=report.target,
             nki=report.nki,
             cores=self.kernel.cores,
+            schedule=tuple((after, [*before]) for after, before in self.kernel.schedule),
             parameters=tuple(parameters),
             annotations={name: described(spec) for name, spec in annotations.items()},
             files=tuple((file, "".join(linecache.getlines(file))) for file in tables.files),

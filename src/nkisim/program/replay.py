@@ -70,7 +70,10 @@ def kernel_of(program: ProgramData, files: Collection[str] = ()) -> Kernel:
         function.__annotations__ = {
             name: decoded(spec, {}, {}) for name, spec in program.annotations.items()
         }
-    return Kernel(function, program.cores)
+    try:
+        return Kernel(function, program.cores).with_schedule([*map(tuple, program.schedule)])
+    except (TypeError, ValueError) as error:
+        raise ProgramError(f"no program: {error}") from None
 
 
 def _shown(file: str, text: str, files: Collection[str]) -> str:

@@ -229,6 +229,24 @@ def test_the_index_after_a_loop_is_the_last_one():
     assert np.array_equal(nkisim.simulate(replayed(program))(X), X[80:96])
 
 
+def test_a_schedule_is_part_of_a_program():
+    def kernel(x):
+        out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+        used, given = nl.load(x), nl.load(x)
+        for _ in range(8):
+            nisa.activation(dst=used, op=nl.tanh, data=used, name="first")
+        nisa.reciprocal(dst=given, data=given, name="second")
+        nisa.dma_copy(dst=out, src=given)
+        return out
+
+    def latency(kernel):
+        return nkisim.profile(kernel, advice=False)(X).latency_us
+
+    ordered = nkisim.jit(kernel).with_schedule([("second", "first")])
+    program = nkisim.record(ordered)(X)
+    assert latency(replayed(program)) == latency(ordered) > latency(kernel)
+
+
 def test_a_replay_for_another_call_is_refused():
     kernel = replayed(nkisim.record(scaled)(X))
     with pytest.raises(ProgramError, match=r"recorded for float32\[128, 64\]"):

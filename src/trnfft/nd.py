@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft._complex.arguments import COMPLEX_DEVICES
+from trnfft._complex.arguments import has_complex
 from trnfft._library import kernels_wanted
 from trnfft._paths.arguments import HALF_SPECTRUM, REAL_INPUT, Dims, Norm, axes
 from trnfft._paths.empty import empty_result, is_empty
@@ -247,7 +247,7 @@ def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm:
     """Return the transform ``kind`` ("fftn", "irfftn"...) by torch or by kernels."""
     choice = kernels_wanted()
     if choice is None:
-        if x.device.type in COMPLEX_DEVICES:
+        if has_complex(x.device):
             return _on_torch(kind, x, s, dims, norm)
         return on_host(_on_torch, kind, x, s, dims, norm)
     together = 1 < len(dims) <= LARGEST_RANK and max(s) <= LARGEST_IMAGE

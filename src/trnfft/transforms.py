@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnfft._complex.arguments import COMPLEX_DEVICES
+from trnfft._complex.arguments import has_complex
 from trnfft._library import LIBRARY, kernels_wanted
 from trnfft._paths.arguments import HALF_SPECTRUM, NORMS, REAL_INPUT, Norm, along
 from trnfft._paths.empty import empty_result, is_empty
@@ -203,7 +203,7 @@ def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
         if n is None:
             n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
         return TRANSFORM.along(choice, kind, x, [n], [dim], norm)
-    if x.device.type in COMPLEX_DEVICES:
+    if has_complex(x.device):
         return _on_torch(kind, x, n, dim, norm)
     return on_host(_on_torch, kind, x, n, dim, norm)
 

@@ -15,6 +15,10 @@ from nkisim.diagnostics.findings import DATA
 SOURCES = Path(nkisim.__file__).parents[1]
 TEXTS = {"message", "seen", "allowed", "fix"}
 READERS = {
+    "nkisim/checks/exceptions.py": "quotes what a kernel raised",
+    "nkisim/judging/replaying.py": "names the finding that refuses a call",
+    "nkisim/judging/trial.py": "names the finding that refuses a kernel, and its fix",
+    "nkisim/program/recording.py": "writes the finding that ended a kernel into its program",
     "nkisim/diagnostics/findings.py": "defines the texts, and writes them as text and as data",
     "nkisim/diagnostics/formats.py": "writes findings for a terminal, for GitHub and as SARIF",
     "nkisim/diagnostics/html.py": "writes findings as HTML",

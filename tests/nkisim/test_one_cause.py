@@ -16,6 +16,7 @@ from tiles import stored
 
 # Twins with more than one finding, and why: the rest of a twin's findings is its own mistake.
 SEVERAL = {
+    "A021": "the copy at an address that is known at run time may fail on its own",
     "L033": "two lines calculate with the index, and each has to change",
     "M042": "the copy that interrupts the sum is also overwritten unread, a mistake of its own",
     "M044_quadrant": "the scales of both operands are misplaced, at different partitions",

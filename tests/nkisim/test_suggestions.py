@@ -246,7 +246,7 @@ AS_L027 = "as for L027 on this line"
         ("u = np.exp(t)", "u = nl.exp(t)", None, "write nl.exp"),
         ("u = math.exp(t)", "u = nl.exp(t)", None, "write nl.exp"),
         ("u = np.add(t, t)", "u = nl.add(t, t)", None, "write nl.add"),
-        ("u = np.linalg.norm(t)", None, None, "use a function of nki.language"),
+        ("u = np.linalg.norm(t)", None, None, "write nl.sqrt(nl.sum("),
         ("u = np.sum(t, axis=1)", "u = nl.sum(t, axis=1)", None, "write nl.sum"),
         ("u = np.exp(t) + t", "u = nl.add(nl.exp(t), t)", None, AS_L027),
         # The fix of one leaves the other, so that it has a fix of its own.

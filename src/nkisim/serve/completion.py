@@ -109,7 +109,7 @@ def members_of(owner: str, version: str) -> list[types.CompletionItem]:
             name,
             kind=kinds.Function,
             detail=f"{name}({given})",
-            data={"path": f"{owner}.{name}", "version": version},
+            data=dict(path=f"{owner}.{name}", version=version),
         )
         for name, given in content["functions"].items()
     ]

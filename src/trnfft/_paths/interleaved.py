@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnfft._complex.arguments import COMPLEX_DEVICES, HALVES, NATIVE
+from trnfft._complex.arguments import HALVES, NATIVE, has_complex
 from trnfft._complex.parts import Parts
 from trnfft.complex_tensor import ComplexTensor
 
@@ -32,7 +32,7 @@ def as_complex(parts: Tensor) -> Tensor:
 
 def as_spectrum(parts: Tensor) -> Tensor | ComplexTensor:
     """Return parts in a last dimension of two as a native tensor, else as a ComplexTensor."""
-    if parts.dtype in NATIVE and parts.device.type in COMPLEX_DEVICES:
+    if parts.dtype in NATIVE and has_complex(parts.device):
         return as_complex(parts)
     return ComplexTensor._of(Parts(*parts.unbind(-1)))
 
@@ -52,7 +52,7 @@ def native(x: Tensor, is_complex: bool) -> Tensor:
 
     It is moved to the host if the device has no complex dtypes, and widened if its dtype has none.
     """
-    held = x if x.device.type in COMPLEX_DEVICES else x.cpu()
+    held = x if has_complex(x.device) else x.cpu()
     if held.dtype in HALVES:
         held = held.float()
     return as_complex(held) if is_complex else held

@@ -107,7 +107,7 @@ def test_every_function_of_a_library_is_shown_or_left_out(listed):
 
 def test_the_command_writes_a_file_and_refuses_unknown_libraries(tmp_path, monkeypatch, listed):
     asked = []
-    monkeypatch.setattr("trnsci.coverage.lines", lambda names: asked.extend(names) or listed)
+    monkeypatch.setattr("trnsci.coverage.lines", lambda names, *_: asked.extend(names) or listed)
     file = tmp_path / "coverage.json"
     run = CliRunner().invoke(
         main, ["coverage", "--lib", "trntensor", "--format", "json", "--output", str(file)]

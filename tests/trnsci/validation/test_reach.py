@@ -13,7 +13,7 @@ from trnsci.validation.running import find_case, reach, reach_text
     [
         ("trnblas", "trsm", ["float16", "bfloat16", "float32", "complex64"]),
         ("trntensor", "contract", ["float16", "bfloat16", "float32", "complex64"]),
-        ("trnfft", "rfft", ["float16", "bfloat16", "float32"]),  # of real operands
+        ("trnfft", "rfft", ["float16", "bfloat16", "float32", "int64"]),  # of real operands
     ],
 )
 def test_reached_dtypes_are_those_that_the_operation_declares(library, kernel, dtypes):

@@ -81,7 +81,7 @@ def test_a_finding_fails_on_every_generation(monkeypatch, fault, rule, source):
         fault(nisa, *tiles)
         return original(*arguments)
 
-    monkeypatch.setattr(gemm, "function", careless)
+    monkeypatch.setattr(gemm, "func", careless)
     # Errors in the source alone, such as ``*arguments``, leave a time to predict.
     monkeypatch.setenv("NKISIM_SOURCE_RULES", "1" if source else "0")
     record = with_gemm(monkeypatch)
@@ -105,7 +105,7 @@ def test_the_finding_explains_a_wrong_result(monkeypatch):
         nisa.dma_copy(dst=result[0:4, 0:4], src=tile)
         return result
 
-    monkeypatch.setattr(gemm, "function", unwritten)
+    monkeypatch.setattr(gemm, "func", unwritten)
     record = with_gemm(monkeypatch)
     assert record.status == "failed"
     first, *_, last = record.message.split("; ")

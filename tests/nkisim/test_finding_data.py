@@ -27,8 +27,6 @@ READERS = {
     "nkisim/checks/langcheck/api.py": "makes findings of faults of calls",
     "nkisim/checks/langcheck/unit.py": "makes findings of what the source shows",
     "nkisim/collectives/varying.py": "makes findings of faults of sizes",
-    "nkisim/judging/answers.py": "quotes the finding that refuses a kernel",
-    "nkisim/judging/entry.py": "quotes findings of the child process in a verdict",
     "nkisim/serve/editor.py": "shows findings in an editor",
     "nkisim/spec/call.py": "makes findings of violations",
     "nkisim/spec/signatures.py": "makes findings of faults of calls",

@@ -39,7 +39,6 @@ _KINDS = (
     Parameter.KEYWORD_ONLY,
     Parameter.VAR_KEYWORD,
 )
-_FILE = "<program>/"
 
 
 def kernel_of(program: ProgramData, files: Collection[str] = ()) -> Kernel:

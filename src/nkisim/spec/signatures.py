@@ -424,11 +424,13 @@ def publish(
         call: Implementation; takes an argument for every declared parameter.
         model: The function whose name and docstring it takes.
     """
+    assert checked.name not in PUBLISHED, f"{checked.name} is declared twice"
     made: dict[int, FunctionType] = {}
+    calls: dict[str, CheckedCall] = {}
     functions: dict[str, FunctionType] = {}
     for version, signature in signatures(checked.name, checked.signature).items():
         of_version = checked._replace(signature=signature)
-        CALLS.setdefault(checked.name, {})[version] = of_version
+        calls[version] = of_version
         if id(signature) not in made:
             function = open_function(
                 model.__name__, signature, call, of_version.reject, checked.signature
@@ -440,7 +442,7 @@ def publish(
         functions[version] = made[id(signature)]
     for function in made.values():
         function.in_version = functions  # type: ignore[attr-defined]
-    PUBLISHED[checked.name] = functions
+    CALLS[checked.name], PUBLISHED[checked.name] = calls, functions
     return next(iter(functions.values()))
 
 

@@ -11,7 +11,7 @@ from nkisim.machine import CORE, instruction
 from nkisim.machine.calls.dispatch import _callable
 from nkisim.spec import INSTRUCTIONS, ON_CHIP, Constraint, Out, rules, unconverted
 from nkisim.spec.call import Call, arguments_read
-from nkisim.spec.signatures import CALLS
+from nkisim.spec.signatures import CALLS, PUBLISHED
 
 X = np.ones((4, 8), np.float32)
 VARYING = {name: declared for name, declared in INSTRUCTIONS.items() if declared.varying}
@@ -52,10 +52,17 @@ def findings(*calls):
     return [f.operand for f in nkisim.check(kernel, target="gen3")(X) if f.rule.id == "A048"]
 
 
-def test_a_second_call_is_refused_by_a_constraint_that_the_first_satisfies(monkeypatch):
-    monkeypatch.setitem(INSTRUCTIONS, "toy", None)  # undone with what the declaration writes there
-    monkeypatch.setitem(CALLS, "toy", {})
+@pytest.fixture
+def toy_is_free(monkeypatch):
+    """Before a test and after it, nothing is known of the instruction "toy" that it declares."""
+    monkeypatch.setattr(nkisim.machine.core, "_PLANS", {})
+    yield
+    for table in (INSTRUCTIONS, CALLS, PUBLISHED):
+        table.pop("toy", None)
 
+
+@pytest.mark.usefixtures("toy_is_free")
+def test_a_second_call_is_refused_by_a_constraint_that_the_first_satisfies():
     @instruction(
         engines=(Engine.vector,),
         operands={"dst": Out(ON_CHIP)},
@@ -77,17 +84,14 @@ def test_a_second_call_is_refused_by_a_constraint_that_the_first_satisfies(monke
     ("name", "argument"), [(name, v) for name, i in VARYING.items() for v in i.varying]
 )
 @pytest.mark.parametrize("first", [False, True], ids=["", "first"])
-def test_every_constraint_on_a_varying_argument_is_checked_in_each_call(
-    name, argument, first, monkeypatch
-):
+@pytest.mark.usefixtures("toy_is_free")
+def test_every_constraint_on_a_varying_argument_is_checked_in_each_call(name, argument, first):
     """Whatever the constraint is, and whether or not other calls of its plan were legal."""
     declared = VARYING[name]
-    monkeypatch.setitem(CALLS, name, dict(CALLS[name]))
     number = type(arguments(name, np.ones((4, 8)))[argument])(7)
     planted = refuses(argument, number)._replace(first=first)
     planted = declared._replace(require=(*declared.require, planted))
-    function = _callable(planted._replace(changes={}))
-    monkeypatch.setattr(nkisim.machine.core, "_PLANS", {})
+    function = _callable(planted._replace(name="toy", changes={}))
 
     def called_with(value):
         return lambda tile: function(**{**arguments(name, tile), argument: value})

@@ -13,6 +13,7 @@ it was recorded. uv makes the environments in build/versions from the package in
 from __future__ import annotations
 
 import datetime
+import importlib.util
 import json
 import os
 import re
@@ -66,12 +67,14 @@ def main(names: Sequence[str] = ()) -> None:
     """Run the rows of these names, by default all, and write the page after each.
 
     Raises:
-        SystemExit: No row has the name, or a test failed.
+        SystemExit: No row has the name, uv is not installed, or a test failed.
     """
     every = (*PYTHONS, *LIBRARIES)
     unknown = [name for name in names if name not in every]
     if unknown:
         raise SystemExit(f"got {unknown[0]!r}, accepted: {', '.join(every)}")
+    if importlib.util.find_spec("uv") is None:
+        raise SystemExit("uv is not installed beside this Python; `make test-versions` installs it")
     for name in names or every:
         interpreter = _installed(name)
         if interpreter is not None:

@@ -119,3 +119,9 @@ def test_a_run_replaces_its_row_alone(page, tmp_path):
 def test_a_row_that_does_not_exist_is_refused():
     with pytest.raises(SystemExit, match=r"got '2\.16', accepted: 3\.11, .*, oldest, 2\.13"):
         TOOL.main(["2.16"])
+
+
+def test_without_uv_nothing_is_said_of_the_machine(monkeypatch):
+    monkeypatch.setitem(sys.modules, "uv", None)
+    with pytest.raises(SystemExit, match="make test-versions"):
+        TOOL.main(["3.11"])

@@ -5,6 +5,7 @@ A rotation has a real cosine c and a sine s, complex for complex numbers, with c
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -103,6 +104,8 @@ def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
     # If a or b is zero the result is known; a division would give NaN derivatives.
     trivial = nothing | alone
     p, q = torch.where(trivial, one, a), torch.where(trivial, one, b)
+    factor = _factor(p, q)
+    p, q = p * factor, q * factor
     first = p.abs() > q.abs()
     r = torch.copysign(torch.hypot(p, q), torch.where(first, p, q))
     c, s = p / r, q / r
@@ -110,7 +113,7 @@ def _real_rotation(a: Tensor, b: Tensor) -> Rotation:
     z = torch.where(first, s, torch.where(small, one, 1 / torch.where(small, one, c)))
 
     return Rotation(
-        chosen(a, b, r), chosen(zero, one, z), chosen(one, zero, c), chosen(zero, one, s)
+        chosen(a, b, r / factor), chosen(zero, one, z), chosen(one, zero, c), chosen(zero, one, s)
     )
 
 
@@ -119,18 +122,34 @@ def _complex_rotation(a: Tensor, b: Tensor) -> Rotation:
     nothing, alone, chosen = _cases(a, b)
     f = torch.where(nothing | alone, one, a)
     g = torch.where(nothing, one, b)
-    size_f, size_g = torch.hypot(f.real, f.imag), torch.hypot(g.real, g.imag)
-    length = torch.hypot(size_f, size_g)
-    direction = f / size_f
-    # The modulus of each factor is at most one, so the product cannot overflow.
-    s = direction * (g.conj() / length)
+    near_f, near_g = _factor(f.real, f.imag), _factor(g.real, g.imag)
+    both = torch.minimum(near_f, near_g)
+    length = torch.hypot(_modulus(f * both), _modulus(g * both))
+    f, g = f * near_f, g * near_g
+    size_f, size_g = _modulus(f), _modulus(g)
+    direction, towards = f / size_f, g.conj() / size_g
+    of_f, of_g = both / near_f, both / near_g  # by which moduli differ from those in length
 
     return Rotation(
-        chosen(a, size_g.to(a.dtype), direction * length),
+        chosen(a, (size_g / near_g).to(a.dtype), direction * length / both),
         b.clone(),
-        chosen(one.real, zero.real, size_f / length),
-        chosen(zero, g.conj() / size_g, s),
+        chosen(one.real, zero.real, size_f / length * of_f),
+        chosen(zero, towards, direction * towards * (size_g / length * of_g)),
     )
+
+
+def _modulus(x: Tensor) -> Tensor:
+    return torch.hypot(x.real, x.imag)
+
+
+def _factor(*parts: Tensor) -> Tensor:
+    """Return powers of two that bring the largest part away from both ends of the dtype's range."""
+    info = torch.finfo(parts[0].dtype)
+    largest = functools.reduce(torch.maximum, [part.detach().abs() for part in parts])
+    up, down = info.eps**-3, info.eps**3
+    low, high = largest < info.smallest_normal / info.eps, largest > info.max * info.eps
+    one = torch.ones_like(largest)
+    return torch.where(low, up * one, torch.where(high, down * one, one))
 
 
 def _cases(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Callable[..., Tensor]]:

@@ -2,6 +2,7 @@
 
 import math
 
+import mpmath
 import numpy as np
 import pytest
 import scipy.linalg.blas as reference
@@ -97,6 +98,54 @@ def test_no_square_overflows_or_vanishes(dtype, scale):
     )
     for got, want in ((r, 2.5 * scale), (c, 0.6), (s, 0.8)):
         assert abs(complex(got) - want) <= 16 * 2.0**-24 * want
+
+
+def of_all_sizes(dtype):
+    """Numbers of a real dtype: 0, subnormal, normal and near the largest."""
+    info = torch.finfo(dtype)
+    least, half = info.smallest_normal * info.eps, 0.5
+    sizes = [0.0, least, 3 * least, info.smallest_normal * 0.7, info.smallest_normal]
+    return [*sizes, half**40, 0.75, 2.0**40, info.max * 0.3, info.max * 0.9]
+
+
+def near(dtype, want, size=None):
+    """Eight roundings of ``size``, and of the least number; or infinite, beyond the largest."""
+    info = torch.finfo(dtype)
+    slack = 8 * info.eps * abs(want if size is None else size) + 2 * info.smallest_normal * info.eps
+    return math.inf if abs(want) > info.max else pytest.approx(float(want), rel=0, abs=float(slack))
+
+
+@each_case("dtype", [torch.float32, torch.float64], ids=str)
+def test_rotations_of_numbers_of_all_sizes(dtype):
+    sizes = of_all_sizes(dtype)
+    a, b = (
+        v.flatten() for v in torch.meshgrid(*2 * [torch.tensor(sizes, dtype=dtype)], indexing="ij")
+    )
+    r, _, c, s = trnblas.rotg(a, b)
+    for i, (f, g) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        f, g = mpmath.mpf(f), mpmath.mpf(g)
+        size = mpmath.hypot(f, g)
+        assert r[i].item() == near(dtype, size), (f, g)
+        assert c[i].item() == near(dtype, f / size if size else 1), (f, g)
+        assert s[i].item() == near(dtype, g / size if size else 0), (f, g)
+
+
+@each_case("dtype", [torch.complex64, torch.complex128], ids=str)
+def test_complex_rotations_of_numbers_of_all_sizes(dtype):
+    real = dtype.to_real()
+    sizes = torch.tensor(of_all_sizes(real), dtype=real)
+    numbers = torch.cat([torch.complex(sizes, sizes.flip(0)), torch.complex(sizes, -sizes / 2)])
+    a, b = (v.flatten() for v in torch.meshgrid(numbers, numbers, indexing="ij"))
+    r, _, c, s = trnblas.rotg(a, b)
+    for i, (f, g) in enumerate(zip(a.tolist(), b.tolist(), strict=True)):
+        f, g = mpmath.mpc(f), mpmath.mpc(g)
+        size = mpmath.hypot(abs(f), abs(g))
+        along = f / abs(f) if f else mpmath.mpf(1)
+        want = (abs(f) / size, along * mpmath.conj(g) / size) if size else (1, mpmath.mpc(0))
+        assert c[i].item() == near(real, want[0]), (f, g)
+        for got, whole in ((s[i], want[1]), (r[i], along * size)):
+            assert got.real.item() == near(real, whole.real, abs(whole)), (f, g)
+            assert got.imag.item() == near(real, whole.imag, abs(whole)), (f, g)
 
 
 @each_case("dtype", FLOATING, ids=str)

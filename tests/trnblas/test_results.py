@@ -195,6 +195,29 @@ def test_rank_k_updates_are_exactly_symmetric(n, dtype, requires_grad):
         assert torch.equal(got, got.mH)
 
 
+UPDATES = {
+    "syrk": lambda a, b, c, **o: trnblas.syrk(0.3, a, -0.7, c, **o),
+    "herk": lambda a, b, c, **o: trnblas.herk(0.3, a, -0.7, c, **o),
+    "syr2k": lambda a, b, c, **o: trnblas.syr2k(1, a, b, -0.7, c, **o),
+    "her2k": lambda a, b, c, **o: trnblas.her2k(1, a, b, -0.7, c, **o),
+    "syr": lambda a, b, c, **o: trnblas.syr(0.3, a[:, 0], c, **o),
+    "her": lambda a, b, c, **o: trnblas.her(0.3, a[:, 0], c, **o),
+    "syr2": lambda a, b, c, **o: trnblas.syr2(0.3, a[:, 0], b[:, 0], c, **o),
+    "her2": lambda a, b, c, **o: trnblas.her2(0.3, a[:, 0], b[:, 0], c, **o),
+}
+
+
+@each_case("name", UPDATES)
+@each_case("dtype", FLOATING, ids=str)
+@each_case("n", [7, 33, 130])
+def test_updates_of_an_accumulator_are_exactly_symmetric(name, dtype, n):
+    """An element and its mirror image stand at other places of their rows."""
+    a, b, c = (draw(s, dtype, i) for i, s in enumerate(((n, 8), (n, 8), (n, n))))
+    for uplo in ("upper", "lower"):
+        got = UPDATES[name](a, b, c, uplo=uplo)
+        assert torch.equal(got, got.mH if name.startswith("he") else got.mT)
+
+
 @each_case("dtype", [torch.float32, torch.complex128], ids=str)
 @each_case("uplo", UPLO)
 def test_the_accumulator_of_a_rank_k_update_is_given_by_its_triangle(uplo, dtype):

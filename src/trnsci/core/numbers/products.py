@@ -92,6 +92,10 @@ def accumulated(product: Tensor, beta: Scalar, accumulator: Tensor | None) -> Te
         return product + scaled(beta, accumulator)
     if beta == 0:
         return product + _untouched(accumulator) if _differentiated(accumulator) else product
+    if product.is_cpu and product.itemsize == 2 and not product.is_complex():
+        # torch rounds the product by beta for some elements of a 16-bit sum and not for others.
+        wide = torch.add(product.float(), accumulator.float(), alpha=beta)
+        return wide.to(product.dtype)
     return torch.add(product, accumulator, alpha=beta)
 
 

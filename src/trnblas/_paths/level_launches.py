@@ -6,7 +6,8 @@ not copied, the other is made one matrix. Scales are applied here, in float64 (s
 
 Vectors and energies on pairs of float32 have terms that are scaled by powers of two, not vectors:
 errors are relative to terms of any size. NaN and infinities do not enter these kernels; their terms
-are added in float64. Importing this module imports NKI.
+are added in float64, and products that an infinity enters are computed in it. Importing this module
+imports NKI.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ from trnblas._precise.slicing import (
 from trnsci.core.arguments import broadcast
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import KernelError
+from trnsci.core.interop import is_fake
 from trnsci.core.numbers.products import scaled
 from trnsci.core.tiles.hardware import TILE
 
@@ -74,7 +76,7 @@ def float16x3_gemm(launch: Launcher, a: Tensor, b: Tensor, upper: bool) -> Tenso
         result = result.reshape(*left.shape[:2], -1)[..., : right.shape[2]]
         return times_power(result, of_left + of_right)
 
-    return _each_product(product, a, b, upper).to(a.dtype)
+    return _each_finite_product(product, a, b, upper).to(a.dtype)
 
 
 def doublefloat_gemm(
@@ -92,7 +94,7 @@ def doublefloat_gemm(
             blocks.append(sliced_product(launch, *panels, slices, upper, componentwise))
         return sum(blocks[1:], blocks[0])
 
-    return _each_product(product, a, b, upper).to(a.dtype)
+    return _each_finite_product(product, a, b, upper).to(a.dtype)
 
 
 def sliced_product(
@@ -181,6 +183,20 @@ def _each_product(
     batch, lefts, rights = _one_batch(a, b)
     results = product(lefts, rights).reshape(*batch, rows, columns)
     return one_triangle(results, True) if upper else results
+
+
+def _each_finite_product(
+    product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, upper: bool
+) -> Tensor:
+    """Return the same for a kernel that infinities do not enter: results of theirs are float64's."""
+    results = _each_product(product, a, b, upper)
+    if is_fake(a) or is_fake(b):
+        return results
+    infinite = a.isinf().any(-1, keepdim=True) | b.isinf().any(-2, keepdim=True)
+    if not infinite.any():
+        return results
+    exact = a.double() @ b.double()
+    return torch.where(infinite, one_triangle(exact, True) if upper else exact, results)
 
 
 def _one_batch(a: Tensor, b: Tensor) -> tuple[tuple[int, ...], Tensor, Tensor]:

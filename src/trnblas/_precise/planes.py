@@ -4,7 +4,7 @@ Each row of the left operand and each column of the right one is scaled so that 
 lies in [1/2, 1). Scales are powers of two and applied in float64, so they round nothing, except
 entries below 2**-1022 of their row's largest. A scaled entry x is the sum of two float32 numbers
 and of at most 2**-49 |x|: the first is x rounded, the second what is left, rounded. An infinity
-becomes a NaN, because what is left of it would be one: the products of its row are NaN.
+becomes a NaN, because what is left of it would be one.
 """
 
 from __future__ import annotations

@@ -150,17 +150,35 @@ def test_a_row_of_zeros_gives_zeros():
     assert np.count_nonzero(got) == 16
 
 
+LEVELS = {
+    "doublefloat": lambda a, b, upper: level_launches.doublefloat_gemm(
+        launcher("gen3"), a, b, slicing.PROMISE, False, upper
+    ),
+    "float16x3": lambda a, b, upper: level_launches.float16x3_gemm(launcher("gen3"), a, b, upper),
+}
+
+
+@each_case("level", LEVELS)
 @each_case("value", [np.nan, np.inf, -np.inf])
-def test_a_nan_or_an_infinity_makes_its_row_and_column_nan(value):
+@each_case("batches", [((), ()), ((2,), ()), ((), (2,)), ((2,), (2,))], ids=str)
+@each_case("upper", [False, True])
+def test_a_nan_or_an_infinity_enters_its_row_and_column_as_in_float64(level, value, batches, upper):
     rng = np.random.default_rng(0)
-    a, b = rng.standard_normal((5, 30)), rng.standard_normal((30, 6))
-    clean = product(a, b)
-    a[1, 3], b[4, 2] = value, value
-    got = product(a, b)
-    special = np.zeros((5, 6), bool)
-    special[1], special[:, 2] = True, True
-    assert np.isnan(got[special]).all()
-    assert np.array_equal(got[~special], clean[~special])
+    a, b = (
+        torch.as_tensor(rng.standard_normal((*batch, *shape)).astype(np.float32))
+        for batch, shape in zip(batches, ((6, 30), (30, 6)), strict=True)
+    )
+    clean = LEVELS[level](a, b, upper)
+    a[..., 1, 3], b[..., 4, 2], b[..., 3, 5] = value, value, 0  # of which one meets a zero
+    exact = a.double() @ b.double()
+    want = exact.triu() if upper else exact
+    got = LEVELS[level](a, b, upper)
+    special = ~want.isfinite()
+    assert special.sum() >= 6
+    torch.testing.assert_close(got[special].double(), want[special], equal_nan=True)
+    same = torch.ones(6, 6, dtype=torch.bool)
+    same[1], same[:, 2], same[:, 5] = False, False, False
+    assert torch.equal(got[..., same], clean[..., same])
 
 
 def test_float32_operands_round_the_product_once():

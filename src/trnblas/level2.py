@@ -228,8 +228,8 @@ def _symmetric(
     alpha, beta = vector_arguments(function, alpha, A, x, beta, y, "N")
     conjugate = function == "hemv" and A.is_complex()
     level = level_of(function, precision, A)
-    if not conjugate and not is_number(alpha, 0) and not is_doublefloat(level):
-        product = scipy_blas.symv(alpha, A, x, upper)
+    if not is_number(alpha, 0) and not is_doublefloat(level):
+        product = (scipy_blas.hemv if conjugate else scipy_blas.symv)(alpha, A, x, upper)
         if product is not None:
             no_kernel(function)
             return accumulated(product, beta, y)

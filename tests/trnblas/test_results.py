@@ -195,6 +195,44 @@ def test_rank_k_updates_are_exactly_symmetric(n, dtype, requires_grad):
         assert torch.equal(got, got.mH)
 
 
+LAYOUTS = {
+    "rows": lambda a: a,
+    "columns": lambda a: a.mT.contiguous().mT,
+    "conjugate": lambda a: a.conj().resolve_conj().conj(),
+    "part": lambda a: torch.nn.functional.pad(a, (1, 2))[:, 1:-2],
+}
+
+
+@each_case("dtype", FLOATING, ids=str)
+@each_case("layout", LAYOUTS)
+@each_case("n", [1, 128, 129, 257])
+@each_case("uplo", UPLO)
+def test_a_matrix_given_by_one_triangle_is_the_whole_one(dtype, layout, n, uplo):
+    """Whatever its order and layout; the other triangle is not read, nor an imaginary diagonal."""
+    a, x = draw((n, n), dtype, 0), draw((n,), dtype, 1)
+    spoilt = LAYOUTS[layout](
+        a
+        + 1e4
+        * (
+            torch.tril(torch.ones(n, n), -1) if uplo == "upper" else torch.triu(torch.ones(n, n), 1)
+        ).to(dtype)
+    )
+    half = array(a.triu(1) if uplo == "upper" else a.tril(-1))
+    for symmetric, vector in (
+        (half + half.T + np.diag(np.diag(array(a))), trnblas.symv(-0.5, spoilt, x, uplo=uplo)),
+        (
+            half + half.conj().T + np.diag(np.diag(array(a)).real),
+            trnblas.hemv(-0.5, spoilt, x, uplo=uplo),
+        ),
+    ):
+        steps = 2 * n + 4
+        size = 0.5 * np.abs(symmetric) @ np.abs(array(x))
+        assert_agrees(vector, -0.5 * symmetric @ array(x), dtype, steps, size)
+    result = trnblas.her(1.0, 0 * x, spoilt, uplo)
+    want = half + half.conj().T + np.diag(np.diag(array(a)).real)
+    assert np.array_equal(array(result), want)
+
+
 UPDATES = {
     "syrk": lambda a, b, c, **o: trnblas.syrk(0.3, a, -0.7, c, **o),
     "herk": lambda a, b, c, **o: trnblas.herk(0.3, a, -0.7, c, **o),

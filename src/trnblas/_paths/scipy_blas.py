@@ -42,6 +42,20 @@ def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
     return torch.from_numpy(routine(alpha, a, array_of(x), lower=upper == transposed))
 
 
+def hemv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
+    """Return ``alpha * herm(A) @ x``; complex dtypes only, as in BLAS."""
+    routine = _routine("hemv", alpha, A, x) if x.ndim == 1 else None
+    if routine is None:
+        return None
+    assert not isinstance(alpha, Tensor)
+    a, transposed = _columns(A)
+    if not transposed:
+        return torch.from_numpy(routine(alpha, a, array_of(x), lower=not upper))
+    # The transpose of a Hermitian matrix is its conjugate.
+    product = routine(alpha.conjugate(), a, array_of(x).conj(), lower=upper)
+    return torch.from_numpy(product.conj())
+
+
 def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
     """Return ``op(tri(A)) @ x``; None for the conjugate transpose."""
     if A.shape[-1] < _TRIANGLE or x.ndim != 1 or trans == "C":

@@ -9,9 +9,12 @@ from torch import Tensor
 
 from trnblas._paths.arguments import TRANSPOSED, Trans
 from trnsci.core.numbers.products import matmul
+from trnsci.core.numbers.values import inert
 
 # Below this order, one product and a mask cost less than four products and their assembly.
 _LEAF = 512
+# Rows and columns of blocks that stay in a processor's cache.
+_PANEL = 128
 
 
 class Triangle(NamedTuple):
@@ -55,10 +58,28 @@ def one_triangle(A: Tensor, upper: bool, diagonal: int = 0) -> Tensor:
 
 def mirrored(A: Tensor, upper: bool, conjugate: bool = False) -> Tensor:
     """Return the symmetric matrix, or the Hermitian one, with the chosen triangle of A."""
+    if A.is_cpu and A.ndim == 2 and A.shape[-1] > _PANEL and inert(A):
+        return _mirrored_by_panels(A, upper, conjugate)
     other = one_triangle(A, upper, 1)
     if not conjugate:
         return one_triangle(A, upper) + other.mT
     return other + other.mH + torch.diag_embed(torch.diagonal(A, dim1=-2, dim2=-1).real)
+
+
+def _mirrored_by_panels(A: Tensor, upper: bool, conjugate: bool) -> Tensor:
+    """Return the same, with each element read once and no second matrix."""
+    order = A.shape[-1]
+    full = torch.empty_like(A, memory_format=torch.contiguous_format)
+    for first in range(0, order, _PANEL):
+        here, beyond = slice(first, first + _PANEL), slice(first + _PANEL, order)
+        full[here, here] = mirrored(A[here, here], upper, conjugate)
+        rows, columns = (here, beyond) if upper else (beyond, here)
+        full[rows, columns] = A[rows, columns]
+        image = full[columns, rows]
+        image.copy_(A[rows, columns].mT)
+        if conjugate:
+            torch.conj_physical(image, out=image)
+    return full
 
 
 def triangular(A: Tensor, upper: bool, unit: bool) -> Tensor:

@@ -188,7 +188,7 @@ def _each_product(
 def _each_finite_product(
     product: Callable[[Tensor, Tensor], Tensor], a: Tensor, b: Tensor, upper: bool
 ) -> Tensor:
-    """Return the same for a kernel that infinities do not enter: results of theirs are float64's."""
+    """Return the same for a kernel that takes no infinities: results of theirs are float64's."""
     results = _each_product(product, a, b, upper)
     if is_fake(a) or is_fake(b):
         return results

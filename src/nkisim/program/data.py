@@ -101,7 +101,7 @@ class ProgramData:
 
 def _require_shallow(data: Any) -> None:
     """Raise ProgramError for data that is nested deeper than ``MOST_DEPTH``."""
-    level, depth = [data], 0
+    level, depth = [data], 1
     while level:
         if depth > MOST_DEPTH:
             raise ProgramError(f"no program: nested deeper than {MOST_DEPTH}")

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import nkisim
+import nkisim.language as nl
 from nkisim.program import ProgramError
 
 from .small import X, operations, program
@@ -153,3 +154,48 @@ def test_a_program_prints_nothing(capsys):
     )
     nkisim.check(nkisim.Program.load(json.dumps(plain).encode()))(X)
     assert capsys.readouterr() == ("", "")
+
+
+# -- limits ----------------------------------------------------------------------------------------
+
+
+def copied(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(x))
+    return out
+
+
+def depth(data):
+    """How often lists and mappings are nested."""
+    parts = data.values() if isinstance(data, dict) else data if isinstance(data, list) else None
+    return 0 if parts is None else 1 + max(map(depth, parts), default=0)
+
+
+def recorded():
+    return nkisim.record(copied)(X)
+
+
+def loaded():
+    return nkisim.Program.load(recorded().to_bytes())
+
+
+LIMITS = {
+    "tape._MOST_OPERATIONS": (recorded, lambda plain: len(operations(plain))),
+    "data.MOST_BYTES": (loaded, lambda plain: len(recorded().to_bytes())),
+    "data.MOST_DEPTH": (loaded, depth),
+    "replay.MOST_STEPS": (
+        lambda: nkisim.simulate(loaded())(X),
+        lambda plain: len(plain["tapes"]["0.0"]["ops"]),
+    ),
+}
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+def test_a_program_may_be_as_large_as_its_limits(limit, monkeypatch):
+    use, size_of = LIMITS[limit]
+    size = size_of(json.loads(recorded().to_bytes()))
+    monkeypatch.setattr(f"nkisim.program.{limit}", size)
+    use()
+    monkeypatch.setattr(f"nkisim.program.{limit}", size - 1)
+    with pytest.raises(ProgramError, match=f"{size - 1:,}"):
+        use()

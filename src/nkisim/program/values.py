@@ -112,11 +112,11 @@ def encoded(value: Any, number_of: Callable[[Any], int | None]) -> Any:
 
 
 def _array(value: np.ndarray | np.generic) -> Any:
-    dtype = as_dtype(value.dtype)
-    if dtype is None and value.dtype.kind not in _ARRAYS:
+    of_numpy, dtype = value.dtype.isbuiltin != 2, as_dtype(value.dtype)
+    if value.dtype.kind not in _ARRAYS if of_numpy else dtype is None:
         raise ProgramError(f"an array of {value.dtype} is not one of NKI's")
     text = base64.b64encode(np.ascontiguousarray(value).tobytes()).decode()
-    name = value.dtype.str if dtype is None else str(dtype)
+    name = value.dtype.str if of_numpy else str(dtype)
     return ["a", name, ["l", *value.shape], text, isinstance(value, np.generic)]
 
 

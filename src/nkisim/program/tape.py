@@ -22,7 +22,7 @@ from nkisim.memory import NkiTensor, is_on_chip
 from nkisim.program.loops import TURNS, folded, turns_of
 from nkisim.program.operations import FIELDS
 from nkisim.program.values import ProgramError, encoded
-from nkisim.program.waist import OBJECTS
+from nkisim.program.waist import OBJECTS, observe
 from nkisim.spec.signatures import PUBLISHED
 from nkisim.versions import in_force
 
@@ -117,6 +117,8 @@ class Tape:
     def __init__(self, tables: Tables, arguments: Sequence[NkiTensor]) -> None:
         self._tables = tables
         self._arguments = {id(tensor): number for number, tensor in enumerate(arguments)}
+        for tensor in arguments:
+            observe(tensor)
         self._depth = 0
         self._next = len(arguments)
         self._scopes = count(1)
@@ -188,6 +190,7 @@ class Tape:
         """Number the objects in a result; return the numbers."""
         if isinstance(value, OBJECTS):
             value.recorded = (self._next, self._levels[-1].scope, self)
+            observe(value)
             self._next += 1
             return self._next - 1
         if isinstance(value, (tuple, list)):

@@ -90,7 +90,7 @@ _count = 0
 
 @contextlib.contextmanager
 def observed() -> Iterator[None]:
-    """Pass what kernels ask of NKI to ``TAPE`` inside this context, in all threads.
+    """Pass calls of public functions to ``TAPE`` inside this context, in all threads.
 
     It replaces functions of nkisim for its duration, so that other runs pay nothing.
     """
@@ -99,12 +99,6 @@ def observed() -> Iterator[None]:
         _count += 1
         if _count == 1:
             _OPEN.enter_context(intercepted(_function))
-            for kind, (owner, names) in METHODS.items():
-                for name in names:
-                    _replace(owner, name, functools.partial(_method, f"{kind}.{name}"))
-            _replace(VirtualRegister, "__bool__", _test)
-            _replace(VirtualRegister, "__index__", _index)
-            _replace(NkiTensor, "sim_value", _data)
     try:
         yield
     finally:
@@ -114,24 +108,21 @@ def observed() -> Iterator[None]:
                 _OPEN.close()
 
 
-def _replace(owner: type, name: str, made: Callable[[Any], Any]) -> None:
-    """Replace a method or property of a class until ``_OPEN`` is closed."""
-    found = next(vars(base)[name] for base in owner.__mro__ if name in vars(base))
-    if isinstance(found, ByVersion):
-        new: Any = ByVersion(name, {v: _wrapped(f, made) for v, f in found.in_version.items()})
-    else:
-        new = _wrapped(found, made)
-    if name in vars(owner):
-        _OPEN.callback(setattr, owner, name, found)
-    else:
-        _OPEN.callback(delattr, owner, name)
-    setattr(owner, name, new)
+def observe(value: Any) -> None:
+    """Pass what a kernel asks of an object to ``TAPE`` from now on.
+
+    The object gets a class with the same name. The classes of nkisim never change: Python looks up
+    the members of a class more slowly once it has changed often, and may then find former ones.
+    """
+    owner = type(value)
+    if owner not in _OBSERVED:
+        made = _observed_class(owner)
+        _OBSERVED[owner] = _OBSERVED[made] = made
+    value.__class__ = _OBSERVED[owner]
 
 
-def _wrapped(found: Any, made: Callable[[Any], Any]) -> Any:
-    if isinstance(found, property):
-        return property(functools.wraps(found.fget)(made(found.fget)))  # type: ignore[arg-type]
-    return functools.wraps(found)(made(found))
+_OBSERVED: dict[type, type] = {}
+"""For each class of objects that were observed, the class that they have then."""
 
 
 def _recorder() -> Recorder | None:
@@ -192,3 +183,34 @@ def published_method(name: str) -> tuple[type, str] | None:
     kind, _, attribute = name.partition(".")
     owner, names = METHODS.get(kind, (object, ()))
     return (owner, attribute) if attribute in names else None
+
+
+def _observed_class(owner: type) -> type:
+    """Return a class whose objects pass the uses of their members to ``TAPE``."""
+    (kind,) = (kind for kind, (base, _) in METHODS.items() if issubclass(owner, base))
+    base, names = METHODS[kind]
+    observers: dict[str, Callable[[Any], Any]]
+    observers = {name: functools.partial(_method, f"{kind}.{name}") for name in names}
+    found: dict[str, Any] = {"__slots__": (), "__hash__": owner.__hash__}
+    found |= {"__module__": owner.__module__, "__qualname__": owner.__qualname__}
+    for name, made in (observers | _READS.get(base, {})).items():
+        member = next(vars(one)[name] for one in owner.__mro__ if name in vars(one))
+        if isinstance(member, ByVersion):
+            in_version = {v: _wrapped(one, made) for v, one in member.in_version.items()}
+            found[name] = ByVersion(name, in_version)
+        else:
+            found[name] = _wrapped(member, made)
+    return type(owner.__name__, (owner,), found)
+
+
+def _wrapped(found: Any, made: Callable[[Any], Any]) -> Any:
+    if isinstance(found, property):
+        return property(functools.wraps(found.fget)(made(found.fget)))  # type: ignore[arg-type]
+    return functools.wraps(found)(made(found))
+
+
+_READS: dict[type, dict[str, Callable[[Any], Any]]] = {
+    VirtualRegister: {"__bool__": _test, "__index__": _index},
+    NkiTensor: {"sim_value": _data},
+}
+"""Members that tell the kernel's code what only the device knows, with their observers."""

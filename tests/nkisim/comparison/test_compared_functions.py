@@ -18,7 +18,11 @@ from nkisim.trials.arguments import Arguments
 from nkisim.trials.comparison import Expected
 from nkisim.trials.references import Reference
 
-from . import numpy_functions, torch_functions
+from . import numpy_functions
+
+torch_functions = pytest.importorskip(
+    f"{__package__}.torch_functions", reason="torch is optional for nkisim"
+)
 
 FUNCTIONS = {
     **torch_functions.ELEMENTWISE,

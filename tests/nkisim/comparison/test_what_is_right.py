@@ -3,12 +3,13 @@
 import ml_dtypes
 import numpy as np
 import pytest
-import torch
-from torch.nn import functional
 
 import nkisim
 from nkisim.trials.arguments import Arguments
 from nkisim.trials.references import Reference
+
+torch = pytest.importorskip("torch", reason="torch is optional for nkisim")
+functional = torch.nn.functional
 
 X = np.random.default_rng(3).standard_normal((16, 48)).astype(np.float32)
 BFLOAT16, FP8 = np.dtype(ml_dtypes.bfloat16), np.dtype(ml_dtypes.float8_e5m2)

@@ -143,7 +143,7 @@ def _key_maker(declared: Instruction) -> Callable[[tuple[Any, ...]], tuple[Any, 
         key = usual.copy()
         for i in operands:
             value = values[i]
-            known = type(value) is NkiTensor and value.form.layout >= 0
+            known = isinstance(value, NkiTensor) and value.form.layout >= 0
             key[i] = value.form.layout if known else _operand_key(value)
         for i, default in others:
             if values[i] is not default:

@@ -340,7 +340,7 @@ class Plan:
     def _copies_onto_itself(self, arguments: Sequence[Any]) -> bool:
         """Return whether a copy leaves all bytes as they are, written or not, as a fence does."""
         src, dst = arguments[self.reads[0][0]], arguments[self.writes[0][0]]
-        if type(src) is not NkiTensor or type(dst) is not NkiTensor:
+        if not (isinstance(src, NkiTensor) and isinstance(dst, NkiTensor)):
             return False
         if src._storage is not dst._storage or src._storage.psum is not None:
             return False

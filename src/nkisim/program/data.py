@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
+from nkisim.dtypes import DTYPES
 from nkisim.program.operations import FIELDS
 from nkisim.program.values import ProgramError
 
@@ -139,7 +140,7 @@ def _require_form(plain: dict[str, Any]) -> None:
         _require(tape.keys() == {"given", "ops", "result", "claim"}, "tapes")
         _require(type(tape["given"]) is list, "given")
         for given in tape["given"]:
-            _require(type(given) is not list or _is_tensor(given) or _is_name(given[0]), "given")
+            _require(type(given) is not list or _is_argument(given), "given")
         _require_operations(tape["ops"], len(plain["places"]))
 
 
@@ -160,8 +161,13 @@ def _is_name(value: Any) -> bool:
     return type(value) is str and _NAME.fullmatch(value) is not None
 
 
-def _is_tensor(given: list[Any]) -> bool:
-    return len(given) == 3 and given[0] == "tensor" and type(given[1]) is list
+def _is_argument(given: list[Any]) -> bool:
+    """Return whether a list describes a tensor, or begins as a value of another kind."""
+    if given[0] != "tensor":
+        return _is_name(given[0])
+    _, shape, dtype = given
+    is_shape = type(shape) is list and all(type(n) is int and n >= 0 for n in shape)
+    return is_shape and type(dtype) is str and dtype in DTYPES
 
 
 def _is_index(value: Any, end: int) -> bool:

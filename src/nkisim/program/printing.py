@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
 import textwrap
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
+
 from nkisim.program.data import ProgramData
-from nkisim.program.values import AFFINE, REFERENCE, ProgramError, malformed
+from nkisim.program.values import AFFINE, REFERENCE, ProgramError, decoded, malformed
 from nkisim.spec.signatures import home_of
 
 _MODULES = {"nki.isa": "nisa", "nki.language": "nl", "nki.collectives": "ncc"}
@@ -32,27 +35,42 @@ _WIDTH = 100
 
 def source_of(program: ProgramData) -> str:
     """Return a program as text: one function for each of its cores."""
-    parts = [
-        f'"""{program.kernel} for {program.arguments}.\n\n'
-        f"On {program.target} with NKI {program.nki}.\n"
-        f'SHA-256 of the program: {program.digest}\n"""\n\n'
-        "import numpy as np\n\nimport nki\nimport nki.collectives as ncc\nimport nki.isa as nisa\n"
-        "import nki.language as nl\n"
-    ]
+    constants: dict[str, str] = {}
+    functions = []
     for core, tape in program.tapes.items():
         name = program.kernel.rpartition(".")[2]
         if len(program.tapes) > 1:
             name = f"{name}_{core.replace('.', '_')}"
         with malformed():
-            parts.append("\n".join(_Printer(program, tape).function(name)) + "\n")
-    return "\n\n".join(parts)
+            lines = _Printer(program, tape, constants).function(name)
+            functions.append("\n".join(lines) + "\n")
+    head = (
+        f'"""{program.kernel} for {program.arguments}.\n\n'
+        f"On {program.target} with NKI {program.nki}.\n"
+        f'SHA-256 of the program: {program.digest}\n"""\n\n'
+        + ("import base64\n\nimport ml_dtypes\n" if constants else "")
+        + "import numpy as np\n\nimport nki\nimport nki.collectives as ncc\n"
+        "import nki.isa as nisa\nimport nki.language as nl\n"
+        + "".join(f"\n{name} = {text}\n" for text, name in constants.items())
+    )
+    return "\n\n".join([head, *functions])
+
+
+def _array(value: Any) -> str:
+    """Return the expression for an array, or for a number of NumPy."""
+    kind = value.dtype
+    dtype = f'"{kind.str}"' if kind.isbuiltin != 2 else f"ml_dtypes.{kind.name}"
+    rows = textwrap.wrap(base64.b64encode(value.tobytes()).decode(), _WIDTH - 10) or [""]
+    text = "\n".join(f'        "{row}"' for row in rows)
+    form = "[0]" if isinstance(value, np.generic) else f".reshape({value.shape})"
+    return f"np.frombuffer(\n    base64.b64decode(\n{text}\n    ),\n    {dtype},\n){form}"
 
 
 class _Printer:
-    """The text of one tape."""
+    """The text of one tape; ``constants`` gets the names of its arrays, by their text."""
 
-    def __init__(self, program: ProgramData, tape: Any) -> None:
-        self._tape = tape
+    def __init__(self, program: ProgramData, tape: Any, constants: dict[str, str]) -> None:
+        self._tape, self._constants = tape, constants
         tensors = [
             given for given in tape["given"] if isinstance(given, list) and given[0] == "tensor"
         ]
@@ -65,7 +83,6 @@ class _Printer:
             )
             if given in tensors
         ]
-        self._constants = 0
 
     def function(self, name: str) -> Iterator[str]:
         """Yield the lines of the kernel."""
@@ -117,8 +134,8 @@ class _Printer:
             product = f"i{loop}" if step == 1 else f"{self.value(step)} * i{loop}"
             return product if first == 0 else f"{self.value(first)} + {product}"
         if kind == "a":
-            self._constants += 1
-            return f"CONSTANT_{self._constants}"
+            text = _array(decoded(data, {}, {}))
+            return self._constants.setdefault(text, f"CONSTANT_{len(self._constants) + 1}")
         if kind == "s":
             start, stop, step = ("" if part is None else self.value(part) for part in rest)
             return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"

@@ -25,6 +25,10 @@ def put(values, name, value):
     values[name] = value
 
 
+def given(plain):
+    return plain["tapes"]["0.0"]["given"][0]
+
+
 def nested(depth):
     value = ["t"]
     for _ in range(depth):
@@ -107,12 +111,27 @@ FORGED = {
     "three cores": lambda p: put(p, "cores", 3),
     "another version": lambda p: put(p, "nki", "0.7.0"),
     "another generation": lambda p: put(p, "target", "gen2"),
+    "a tensor without its dtype": lambda p: given(p).pop(),
+    "a tensor of an unknown dtype": lambda p: put(given(p), 2, "float31"),
+    "a tensor of a dtype that is no text": lambda p: put(given(p), 2, ["float32"]),
+    "a tensor whose shape is a number": lambda p: put(given(p), 1, 128),
+    "a tensor with a negative size": lambda p: put(given(p), 1, [128, -64]),
+    "an argument of no kind": lambda p: put(given(p), 0, ["t"]),
     "other arguments": lambda p: put(p["tapes"]["0.0"]["given"][0], 1, [128, 32]),
 }
 
 
 def test_there_are_enough():
     assert len(FORGED) >= 30
+
+
+@pytest.mark.parametrize("what", [what for what in FORGED if what.startswith("a tensor ")])
+def test_forged_arguments_are_refused_before_a_call(what):
+    """Commands make the arguments from them."""
+    plain = program()
+    FORGED[what](plain)
+    with pytest.raises(ProgramError, match="no program"):
+        nkisim.Program.load(json.dumps(plain).encode())
 
 
 @pytest.mark.parametrize("what", FORGED)

@@ -4,7 +4,9 @@ import contextlib
 import importlib
 import inspect
 import sys
+from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -75,7 +77,31 @@ def test_a_saved_program_is_read_again(tmp_path):
     assert [file.name for file in tmp_path.iterdir()] == ["scaled.json"]
 
 
-@pytest.mark.parametrize(("kernel", "args"), [(scaled, (X,)), (counted, (X, COUNT))])
+ROW = np.linspace(-1, 1, 64).astype(ml_dtypes.bfloat16).reshape(1, 64)
+
+
+def stopping_early(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for i in nl.affine_range(4):
+        nl.store(out[i * 32 : (i + 1) * 32], nl.load(x[i * 32 : (i + 1) * 32]))
+        if i == 1:
+            break
+    nl.store(out[64:128], nl.load(x[0:64]))
+    return out
+
+
+def with_a_constant(x):
+    row = nl.load(nl.shared_constant(ROW))
+    nisa.tensor_tensor(dst=row, data1=row, data2=nl.load(nl.shared_constant(ROW)), op=nl.add)
+    out = nl.ndarray(row.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    nl.store(out, row)
+    return out
+
+
+@pytest.mark.parametrize(
+    ("kernel", "args"),
+    [(scaled, (X,)), (counted, (X, COUNT)), (stopping_early, (X,)), (with_a_constant, (X,))],
+)
 def test_the_text_of_a_program_is_a_kernel_that_computes_the_same(
     kernel, args, tmp_path, monkeypatch
 ):
@@ -124,6 +150,17 @@ def growing(register, tile, _):
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factors[-1])
 
 
+def equal_at_last(register, tile, _):
+    """The second iteration and the last one do the same, the first one does not."""
+    for i in nl.dynamic_range(6):
+        nisa.memset(dst=tile[:, 8 * min(i, 1) : 8], value=1.0)
+
+
+def equal_at_first(register, tile, _):
+    for i in nl.dynamic_range(6):
+        nisa.memset(dst=tile[:, 8 * max(i - 1, 0) : 64], value=1.0)
+
+
 def branching(register, tile, _):
     if register:
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
@@ -150,6 +187,8 @@ def caught(_, tile, x):
 
 REFUSED = {
     left_by_break: "left by break",
+    equal_at_last: "iterations differ",
+    equal_at_first: "iterations differ",
     growing: "iterations differ",
     branching: "a branch on a register",
     python_range: "needs the value of a register",
@@ -253,6 +292,57 @@ def test_a_replay_for_another_call_is_refused():
         nkisim.simulate(kernel)(X[:64])
     with pytest.raises(ProgramError, match="recorded for NKI"):
         nkisim.simulate(kernel, target="gen2")(X)
+
+
+STRANGE = object()
+
+
+def with_parameters(x, /, scale, *more, factor=2.0, kind=nl.float32, other=STRANGE, **named):
+    return scaled(x)
+
+
+def test_the_kernel_of_a_program_has_the_parameters_of_its_own():
+    found = inspect.signature(replayed(nkisim.record(with_parameters)(X, 1.0)).function)
+    wanted = inspect.signature(with_parameters).parameters
+    assert [(p.name, p.kind) for p in found.parameters.values()] == [
+        (p.name, p.kind) for p in wanted.values()
+    ]
+    defaults = {name: p.default for name, p in found.parameters.items() if p.default is not p.empty}
+    # An object of the kernel's own file is no value of a program.
+    assert defaults == {"factor": 2.0, "kind": nl.float32, "other": None}
+
+
+class Pair(NamedTuple):
+    first: NkiTensor
+    last: NkiTensor
+
+
+def returning(form):
+    def kernel(x):
+        return form(scaled(x), scaled(x))
+
+    return kernel
+
+
+FORMS = [Pair, lambda a, b: [a, (b,)], lambda a, b: (a, [b, a])]
+
+
+@pytest.mark.parametrize("kernel", [stopping_early, with_a_constant, *map(returning, FORMS)])
+def test_a_replay_returns_what_the_kernel_does(kernel):
+    kernels = (replayed(nkisim.record(kernel)(X)), kernel)
+    found, wanted = (nkisim.check(one, source=False)(X).outputs for one in kernels)
+
+    def flat(result):
+        if isinstance(result, (tuple, list)):
+            return [isinstance(result, list), *map(flat, result)]
+        return result.tobytes()
+
+    assert flat(found) == flat(wanted)
+
+
+def test_the_text_of_a_program_says_how_a_loop_ends():
+    assert "by break" in nkisim.record(stopping_early)(X).source()
+    assert "by break" not in nkisim.record(scaled)(X).source()
 
 
 # -- the waist -------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import pytest
 from nkisim.collectives.groups import ReplicaGroup
 from nkisim.dtypes import DTYPES
 from nkisim.memory import DynSlice
-from nkisim.program.values import ProgramError, decoded, encoded
+from nkisim.program.values import ProgramError, decoded, encoded, malformed
 from nkisim.spec import enums
 from nkisim.spec.ops import OPS
 from nkisim.typing import TensorSpec
@@ -142,11 +142,12 @@ def test_integers_follow_the_index_of_a_loop():
         ["a", "object", ["l", 1], "AAAAAAAAAAA=", False],
         ["a", "float32", ["t", 1], "AAAAAA==", False],
         ["a", 4, ["l", 1], "AAAAAA==", False],
+        ["a", "float32", ["l", 1], "AAAA*AA==", False],
         ["a", "float32", ["l", 1], None, False],
         ["t", ["t", ["t", {}]]],
     ],
     ids=str,
 )
 def test_data_of_no_value_is_refused(data):
-    with pytest.raises(ProgramError):
+    with pytest.raises(ProgramError), malformed():
         decoded(data, {}, {})

@@ -3,6 +3,7 @@
 import itertools
 import json
 import re
+from html import escape
 
 import numpy as np
 import pytest
@@ -11,6 +12,8 @@ from click.testing import CliRunner
 import nkisim
 from nkisim.cli import commands
 from nkisim.profiling.model.ranges import alternatives_of, difference
+from nkisim.profiling.page import fragment
+from nkisim.profiling.text import range_text
 from scripts import imported
 
 KERNEL = """\
@@ -109,6 +112,8 @@ def test_the_range_of_a_gain_is_that_of_the_difference_of_two_profiles(tmp_path)
     assert before.together.gain_range == difference(*times[0], *times[1])
     rows = [row for row in str(before).splitlines() if row.startswith("  range ")]
     assert len(rows) == len(tried)
+    page = fragment(before)
+    assert all(escape(range_text(piece.gain_range)) in page for piece in tried)
     plain = json.loads(before.to_json())
     for piece in [*plain["advice"], plain["together"]]:
         found = piece["gain_range"]

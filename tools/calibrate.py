@@ -254,11 +254,10 @@ def pairs_table(rows: list[Row]) -> list[str]:
         if not all(name in known for name in names):
             continue
         before, after = (known[name] for name in names)
-        low, high = after.less(before)
         lines.append(
             f"| {before.source} {before.case} | {after.case.removeprefix(before.case).strip()} | "
             f"{after.measured / before.measured:.2f} | {after.predicted / before.predicted:.2f} | "
-            f"{'yes' if low > 0 or high < 0 else 'no'} |"
+            f"{'yes' if after.less(before).separable else 'no'} |"
         )
     return lines
 

@@ -18,7 +18,7 @@ from nkisim.arch import resolve_target
 from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.model.assumptions import defaults
 from nkisim.profiling.model.program import Capture, Program
-from nkisim.profiling.model.ranges import DIFFERENCE_ERROR, difference_us, spanned
+from nkisim.profiling.model.ranges import Difference, difference, spanned
 
 _ORDER = 2048
 
@@ -58,10 +58,10 @@ class Row(NamedTuple):
         low, high = self.range(error)
         return low <= self.measured <= high
 
-    def less(self, base: Row) -> tuple[float, float]:
+    def less(self, base: Row) -> Difference:
         """Return the range of the difference from another prediction."""
         times = self.predicted, self.alternatives, base.predicted, base.alternatives
-        return difference_us(*times, DIFFERENCE_ERROR)
+        return difference(*times)
 
     def width(self, error: float) -> float:
         """Return half of the range over the prediction."""

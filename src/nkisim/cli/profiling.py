@@ -9,83 +9,40 @@ from __future__ import annotations
 import json
 import os
 import sys
-import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TextIO
+from typing import TextIO
 
 import click
 
 from nkisim import profiling
-from nkisim.api import Kernel
 from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, arguments_text, baseline_options, read_baseline
 from nkisim.cli.group import commands, format_option, lnc_option, nki_option
-from nkisim.cli.improving import ImprovedFile, improve
+from nkisim.cli.profile_runs import (
+    Outcome,
+    Refusal,
+    Settings,
+    note_steps,
+    profile_file,
+    write_improved,
+)
 from nkisim.cli.streams import claimed_stdout
 from nkisim.cli.targets import project_of, split_name, targets_of
 from nkisim.diagnostics.findings import MOST_SHOWN
 from nkisim.diagnostics.formats import finding_text, wants_colour
-from nkisim.diagnostics.ledger import Ledger
-from nkisim.filecheck import Shapes, parse_shapes
-from nkisim.filecheck.calls import BadExamples, KernelCall, where_raised
-from nkisim.filecheck.files import kernel_calls
-from nkisim.filecheck.modules import CannotImport, GaveUp, time_limit
+from nkisim.filecheck import parse_shapes
 from nkisim.files import python_files, require_writable, write_text
 from nkisim.profiling.changes import comparison_of
 from nkisim.profiling.measured import beside, beside_text, read_summary, summary_of
 from nkisim.profiling.saved import SCHEMA, Plain, is_saved, saved_profiles
 from nkisim.profiling.text import comparison, summary
 from nkisim.profiling.times import ComparedTime, implausible, read_times, times_beside, times_text
-from nkisim.rewriting import SourceError
-from nkisim.trials import Progress
 
 PROFILED, REFUSED, NOTHING = 0, 1, 3
 
 _WIDTH = 100
 """Columns of text that is not printed on a terminal."""
-
-
-class _Refusal(NamedTuple):
-    """A kernel without a device time on a generation, and the reason in one line."""
-
-    kernel: str
-    target: str
-    reason: str
-
-
-@dataclass(slots=True)
-class _Outcome:
-    """Results of a command.
-
-    Attributes:
-        profiles: The profiles.
-        refused: The kernels without a device time.
-        findings: The errors for which kernels were refused.
-        notes: Why other kernels were not run.
-        improved: The files that advice changes.
-    """
-
-    profiles: list[profiling.Profile] = field(default_factory=list)
-    refused: list[_Refusal] = field(default_factory=list)
-    findings: Ledger = field(default_factory=Ledger)
-    notes: list[str] = field(default_factory=list)
-    improved: dict[Path, ImprovedFile] = field(default_factory=dict)
-
-
-class _Settings(NamedTuple):
-    """Settings of the runs, as the options give them."""
-
-    shapes: Shapes
-    targets: tuple[str, ...]
-    values: bool
-    trip_count: int | None
-    descriptors: profiling.Descriptors
-    max_instructions: int
-    max_seconds: float
-    improves: bool
-    advice: bool
 
 
 @commands.command()
@@ -157,12 +114,12 @@ def profile(
         return watching.watch([path for path, _ in wanted], max_seconds)
     project = project_of(wanted[0][0])
     _require_writable({"--trace": trace, "--html": html, "--output": _file(output)})
-    outcome = _Outcome()
+    outcome = Outcome()
     earlier = read_baseline(baseline, fail_if_slower)
     times = measured if measured is not None and measured.endswith(".csv") else None
     chip = None if measured is None or times else _measured(measured)
     try:
-        settings = _Settings(
+        settings = Settings(
             shapes=parse_shapes(" ".join(shapes)) if shapes else {},
             targets=targets_of(target or project.target or resolve_target().name),
             values=values,
@@ -186,13 +143,13 @@ def profile(
                 done = len(outcome.profiles)
                 saved = saved_profiles(file) if compare and is_saved(file) else []
                 for path in [] if saved else python_files(file):
-                    _profile_file(path, kernel, settings, outcome)
+                    profile_file(path, kernel, settings, outcome)
                 sides.append([*saved, *(p.to_dict() for p in outcome.profiles[done:])])
             outcome.findings.relative_to(os.getcwd())
             if settings.improves:
-                _steps(outcome)
+                note_steps(outcome)
             if apply:
-                _write_improved(outcome)
+                write_improved(outcome)
             if earlier is not None:
                 _compare(outcome, earlier)
             for note in outcome.notes:
@@ -223,7 +180,7 @@ def profile(
     return _status(outcome, compared=compare and all(sides))
 
 
-def _status(outcome: _Outcome, *, compared: bool) -> int:
+def _status(outcome: Outcome, *, compared: bool) -> int:
     if outcome.refused:
         return REFUSED
     if outcome.profiles or compared:
@@ -233,7 +190,7 @@ def _status(outcome: _Outcome, *, compared: bool) -> int:
     return NOTHING
 
 
-def _report(outcome: _Outcome, form: str, stream: TextIO | None) -> str:
+def _report(outcome: Outcome, form: str, stream: TextIO | None) -> str:
     """Return the report in one of its formats."""
     if form == "text":
         return _text(outcome, stream)
@@ -255,7 +212,7 @@ def _measured(file: str) -> dict[str, float]:
 
 
 def _timed(
-    file: str, wanted: tuple[Path, str | None], settings: _Settings, outcome: _Outcome
+    file: str, wanted: tuple[Path, str | None], settings: Settings, outcome: Outcome
 ) -> list[ComparedTime]:
     """Profile the arguments of each row of a table of measured times.
 
@@ -268,12 +225,12 @@ def _timed(
         raise click.UsageError(f"--measured: {file}: {error}") from None
     found = []
     for row in rows:
-        run, reason = _Outcome(), ""
+        run, reason = Outcome(), ""
         try:
             shapes = {**settings.shapes, **parse_shapes(row.arguments)}
             given = settings._replace(shapes=shapes, advice=False)
             for path in python_files(wanted[0]):
-                _profile_file(path, wanted[1], given, run)
+                profile_file(path, wanted[1], given, run)
         except ValueError as error:
             reason = str(error)
         if len(run.profiles) == 1:
@@ -293,7 +250,7 @@ def _line(fault: str) -> int:
     return int(fault.removeprefix("line ").partition(":")[0])
 
 
-def _beside(outcome: _Outcome, form: str, chip: dict[str, float]) -> str:
+def _beside(outcome: Outcome, form: str, chip: dict[str, float]) -> str:
     """Return the measurement beside the prediction."""
     if len(outcome.profiles) != 1:
         raise ValueError(
@@ -303,7 +260,7 @@ def _beside(outcome: _Outcome, form: str, chip: dict[str, float]) -> str:
     return json.dumps(found, indent=2) + "\n" if form == "json" else beside_text(found)
 
 
-def _compare(outcome: _Outcome, earlier: Baseline) -> None:
+def _compare(outcome: Outcome, earlier: Baseline) -> None:
     """Refuse the kernels that are slower than before."""
     for found in outcome.profiles:
         call = (found.kernel, found.target, arguments_text(found.arguments))
@@ -311,116 +268,13 @@ def _compare(outcome: _Outcome, earlier: Baseline) -> None:
             outcome.notes.append(f"--baseline has no {' on '.join(call[:2])} with {call[2]}")
         text = earlier.slower(*call, found.latency_us)
         if text:
-            outcome.refused.append(_Refusal(found.kernel, found.target, text))
-
-
-# -- runs ------------------------------------------------------------------------------------------
-
-
-def _profile_file(file: Path, kernel: str | None, settings: _Settings, outcome: _Outcome) -> None:
-    """Profile the kernels of a file, or one of them, with known arguments."""
-    try:
-        calls = kernel_calls(
-            file.resolve(), kernel, settings.shapes, settings.max_seconds, outcome.notes
-        )
-        for call in calls:
-            for target in settings.targets:
-                found = _improved(call, target, settings, outcome)
-                outcome.profiles += [] if found is None else [found]
-    except (CannotImport, BadExamples) as error:
-        outcome.notes.append(f"{file}: {error}")
-    except SyntaxError as error:
-        place = file if error.lineno is None else f"{file}:{error.lineno}"
-        outcome.notes.append(f"{place}: not valid Python: {error.msg}")
-    except OSError as error:
-        outcome.notes.append(f"{file}: {error}")
-
-
-def _improved(
-    call: KernelCall, target: str, settings: _Settings, outcome: _Outcome
-) -> profiling.Profile | None:
-    """Profile one call on one generation, and change its kernel where that is wanted."""
-
-    def predict(kernel: Kernel) -> profiling.Profile | None:
-        return _profile(call._replace(kernel=kernel), target, settings, outcome)
-
-    return (
-        improve(call.kernel, predict, outcome.improved)
-        if settings.improves
-        else predict(call.kernel)
-    )
-
-
-def _steps(outcome: _Outcome) -> None:
-    """Note each step of the changes."""
-    for file in outcome.improved.values():
-        outcome.notes += [f"step {i}: {step}" for i, step in enumerate(file.steps, 1)]
-
-
-def _write_improved(outcome: _Outcome) -> None:
-    """Write the changed files, and note what was done."""
-    for file in outcome.improved.values():
-        try:
-            if file.text != file.before:
-                file.write()
-            done = f"written after {len(file.steps)} step(s)" if file.steps else "nothing gains 2 %"
-        except SourceError as error:
-            done = f"{error}"
-        outcome.notes.append(f"{file.path}: {done}")
-
-
-def _progress(seconds: float) -> Progress:
-    """Return a function that prints the progress of trials, and ends them in time.
-
-    The first trial takes about five times as long as the profile, others about twice.
-    """
-    start = time.monotonic()
-
-    def shown(number: int, most: int) -> bool:
-        if sys.stderr.isatty():
-            click.echo(f"\rnkisim: trial {number} of at most {most}\x1b[K", nl=False, err=True)
-        return (time.monotonic() - start) * (6 if number == 1 else 2) < seconds
-
-    return shown
-
-
-def _profile(
-    call: KernelCall, target: str, settings: _Settings, outcome: _Outcome
-) -> profiling.Profile | None:
-    """Profile one call on one generation; a refusal is recorded."""
-    name = call.name
-    predict = profiling.profile(
-        call.kernel,
-        target,
-        values=settings.values,
-        trip_count=settings.trip_count,
-        descriptors=settings.descriptors,
-        max_instructions=settings.max_instructions,
-        advice=settings.advice,
-        progress=_progress(settings.max_seconds),
-    )
-    try:
-        with time_limit(settings.max_seconds):
-            return predict(*call.args, **call.kwargs)
-    except profiling.ProfileError as error:
-        reason = str(error).partition("\n")[0]
-        outcome.refused.append(_Refusal(name, target, reason))
-        outcome.findings.add(error.report.errors, target)
-    except GaveUp as error:
-        outcome.refused.append(_Refusal(name, target, f"{name} exceeded {error}"))
-    except (Exception, SystemExit) as error:
-        reason = f"{name} raised {type(error).__name__}: {error}{where_raised(error)}"
-        outcome.refused.append(_Refusal(name, target, reason))
-    finally:
-        if sys.stderr.isatty():
-            click.echo("\r\x1b[K", nl=False, err=True)
-    return None
+            outcome.refused.append(Refusal(found.kernel, found.target, text))
 
 
 # -- output ----------------------------------------------------------------------------------------
 
 
-def _text(outcome: _Outcome, stream: TextIO | None) -> str:
+def _text(outcome: Outcome, stream: TextIO | None) -> str:
     """Return the text for a stream, or for a file."""
     colour = stream is not None and wants_colour(stream)
     unicode = stream is None or _encodes_blocks(stream.encoding)
@@ -451,7 +305,7 @@ def _encodes_blocks(encoding: str | None) -> bool:
     return True
 
 
-def _json(outcome: _Outcome) -> str:
+def _json(outcome: Outcome) -> str:
     data = {
         "schema": SCHEMA,
         "profiles": [found.to_dict() for found in outcome.profiles],
@@ -478,7 +332,7 @@ def _require_writable(files: dict[str, str | None]) -> None:
             raise click.UsageError(f"{option}: {path} is also the file of {other}")
 
 
-def _write_reports(outcome: _Outcome, trace: str | None, html: str | None) -> None:
+def _write_reports(outcome: Outcome, trace: str | None, html: str | None) -> None:
     """Write the trace and the page; without a profile the files are unchanged."""
     found = outcome.profiles
     reports: list[tuple[str, str | None, Callable[[str], None]]] = [

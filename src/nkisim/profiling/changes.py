@@ -152,7 +152,7 @@ def _bound(profile: Plain) -> str:
 
 
 def _difference(us: float) -> str:
-    return "" if abs(us) < 0.005 else f"{'+' if us > 0 else '-'}{duration(abs(us))}"
+    return "" if abs(us) < 0.005 else f"{'+' if us > 0 else ''}{duration(us)}"
 
 
 def _columns(rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

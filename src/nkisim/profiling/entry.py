@@ -143,12 +143,15 @@ def profile(
                 tried = dataclasses.replace(wanted, bound=((), {}))
                 given = Arguments(*wanted.arguments(args, kwargs))
 
+            made = [prediction]
+
             def latency(kernel: Kernel) -> float:
-                return predicted(kernel, *given)[0].latency_us
+                made[:] = [predicted(kernel, *given)[0]]
+                return made[0].latency_us
 
             count = sum(found.instructions.values())
             trials = Trials(tried, chosen, given, latency, count, progress)
-            advise(prediction.program, found, trials)
+            advise(prediction.program, found, trials, lambda: made[0])
         return found
 
     return profiled

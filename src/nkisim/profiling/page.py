@@ -20,6 +20,7 @@ from nkisim.profiling.text import (
     duration,
     hunks,
     labels,
+    range_text,
     roofline_text,
     schedule_us,
     size,
@@ -161,6 +162,7 @@ def _advice(profile: ProfileData) -> str:
         cards.append(
             f'<div class="advice"><p><b>{escape(advice_title(advice))}</b></p>'
             f"<p>{escape(advice.cause)}</p><p>{escape(advice.action)}</p>"
+            f"<p>{escape(range_text(advice.gain_range))}</p>"
             + (f"<pre>{escape(code)}</pre></div>" if code else "</div>")
         )
     together = together_text(profile)

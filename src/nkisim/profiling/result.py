@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from nkisim.diagnostics import Finding
+from nkisim.profiling.model.ranges import Difference
 
 ENGINES = ("tensor", "vector", "scalar", "gpsimd", "sync", "dge", "dma")
 """Keys of the engines, in the order of tables; ``dge`` is the generation of DMA descriptors."""
@@ -127,6 +128,7 @@ class Advice(NamedTuple):
             bits are the same.
         values: The names and numbers in ``cause`` and ``action``, by key. Code reads these; texts
             are for people.
+        gain_range: The range of ``gain_us``; None for a sentence.
     """
 
     rule: str
@@ -139,6 +141,7 @@ class Advice(NamedTuple):
     code: str = ""
     values: Mapping[str, Any] = MappingProxyType({})
     change: float = 0.0
+    gain_range: Difference | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,7 @@ class Together:
     Attributes:
         pieces: Their positions in the advice.
         latency_us: The predicted time with all of them.
+        gain_range: The range of what they gain.
         change: Largest change of an output, as in ``Advice``.
         code: The changes as a unified diff of the file.
         text: The changed text of the file.
@@ -155,6 +159,7 @@ class Together:
 
     pieces: tuple[int, ...]
     latency_us: float
+    gain_range: Difference
     change: float
     code: str
     text: str = field(repr=False)
@@ -275,11 +280,14 @@ class ProfileData:
             plain[name] = [value._asdict() for value in plain[name]]
         plain["assumptions"] = [doubt._asdict() for doubt in self.assumptions]
         plain["advice"] = [
-            piece._asdict() | {"tried": piece.gain_us is not None} for piece in self.advice
+            piece._asdict()
+            | {"tried": piece.gain_us is not None, "gain_range": _plain(piece.gain_range)}
+            for piece in self.advice
         ]
         plain["cycle"] = None if self.cycle is None else self.cycle._asdict()
         if self.together is not None:
-            plain["together"] = {k: v for k, v in asdict(self.together).items() if k != "text"}
+            whole = {k: v for k, v in asdict(self.together).items() if k != "text"}
+            plain["together"] = whole | {"gain_range": _plain(self.together.gain_range)}
         plain["findings"] = [
             {"rule": f.rule.id, "severity": f.severity, "text": f.summary} for f in self.findings
         ]
@@ -292,3 +300,8 @@ class ProfileData:
     def to_json(self, *, timeline: bool = False) -> str:
         """Return the profile as JSON text."""
         return json.dumps(self.to_dict(timeline=timeline), indent=2)
+
+
+def _plain(found: Difference | None) -> dict[str, Any] | None:
+    """Return the range of a gain, and whether it has one sign, as plain data."""
+    return None if found is None else found._asdict() | {"separable": found.separable}

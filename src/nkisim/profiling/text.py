@@ -7,6 +7,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 
 from nkisim.diagnostics import Finding
+from nkisim.profiling.model.ranges import Difference
 from nkisim.profiling.result import Advice, LineTime, ProfileData, Span
 
 _RATES = ((1.0, "TFLOP/s"), (1e3, "GFLOP/s"))
@@ -80,6 +81,8 @@ def comparison(profiles: Sequence[ProfileData]) -> str:
 
 def duration(us: float) -> str:
     """Return a time with three significant digits and its unit."""
+    if us < 0:
+        return f"-{duration(-us)}"
     for factor, unit in ((1e-6, "s"), (1e-3, "ms"), (1.0, "us")):
         if us * factor >= 1 or unit == "us":
             value = us * factor
@@ -232,7 +235,11 @@ class _Drawing:
         lines = [self._styled("advice", "head")] if profile.advice else []
         for advice in profile.advice:
             lines.append(self._styled(advice_title(advice), "head"))
-            rows = [("cause", advice.cause), ("action", advice.action)]
+            rows = [
+                ("cause", advice.cause),
+                ("action", advice.action),
+                ("range", range_text(advice.gain_range)),
+            ]
             lines += self._table([row for row in rows if row[1]])
             lines += [f"{'':<{_LABEL}}{row}" for row in hunks(advice.code)]
         together = together_text(profile)
@@ -263,6 +270,14 @@ def advice_title(advice: Advice) -> str:
     return f"{advice.rule} {advice.title}{where}{gain}"
 
 
+def range_text(gain: Difference | None) -> str:
+    """Return the range of a gain, and whether it has one sign; empty without a range."""
+    if gain is None:
+        return ""
+    low, high, doubt = gain.low, gain.high, gain.doubt
+    return f"{duration(low)} to {duration(high)}" + (f", not separable: {doubt}" if doubt else "")
+
+
 def hunks(code: str) -> list[str]:
     """Return the lines of a diff without the names of its files."""
     return [row for row in code.splitlines() if not row.startswith(("--- ", "+++ "))]
@@ -279,7 +294,7 @@ def together_text(profile: ProfileData) -> str:
     rest = "" if len(chosen) == tried else "; the other changes gain nothing on top of that"
     return (
         f"with {names} the kernel takes {duration(whole.latency_us)} in place of "
-        f"{duration(profile.latency_us)}{rest}"
+        f"{duration(profile.latency_us)}{rest}; that saves {range_text(whole.gain_range)}"
     )
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple
 
-from nkisim.profiling.model.ranges import DIFFERENCE_ERROR, alternatives_of, difference_us
+from nkisim.profiling.model.ranges import Difference, alternatives_of, difference
 from nkisim.profiling.result import Doubt
 from nkisim.profiling.text import duration, size
 
@@ -58,14 +58,16 @@ class Variant:
 
     def is_separable(self, other: Variant) -> bool:
         """Return whether the range of the difference of both times has one sign."""
-        low, high = difference_us(
+        return self.difference(other).separable
+
+    def difference(self, base: Variant) -> Difference:
+        """Return the range of the difference from the time of another variant."""
+        return difference(
             self.latency_us,
             alternatives_of(self.assumptions),
-            other.latency_us,
-            alternatives_of(other.assumptions),
-            DIFFERENCE_ERROR,
+            base.latency_us,
+            alternatives_of(base.assumptions),
         )
-        return low > 0 or high < 0
 
     def free_bytes(self, region: str) -> int:
         """Return the bytes per partition of ``"sbuf"`` or ``"psum"`` that no tile ever needs."""
@@ -160,12 +162,10 @@ class Tuning:
             "",
             *_table(self.variants[:_MOST_SHOWN], self.ties),
         ]
-        close = [v for v in self.variants[1:] if not v.is_separable(self.best)]
+        doubts = [v.difference(self.best).doubt for v in self.variants[1:]]
+        close = [doubt for doubt in doubts if doubt]
         if close:
-            lines.append(
-                f"~ not separable from the first line ({len(close)}): the range of the difference "
-                f"contains 0, most by {self.best.widest}"
-            )
+            lines.append(f"~ not separable from the first line ({len(close)}): {close[0]}")
         if len(self.variants) > _MOST_SHOWN:
             lines.append(f"... and {len(self.variants) - _MOST_SHOWN} more")
         lines += ["", f"outputs of the first line: {self.agreement}"]

@@ -28,8 +28,11 @@ from nkisim.profiling.model.spills import SPILL
 
 ROWS, COLUMNS = 256, 8192
 TARGETS = ("trn1", "trn2", "trn3")
-KINDS = ("free", "ordered", "partly ordered", "large", "large and ordered", "two cores", "cores")
-"""``cores`` are two in a ``no_reorder`` region."""
+KINDS = (
+    *("free", "ordered", "partly ordered", "large", "large and ordered", "two cores", "cores"),
+    "streams",
+)
+"""``cores`` are two in a ``no_reorder`` region. ``streams`` load, compute and store each tile."""
 
 FUNCTIONS = (nl.exp, nl.tanh, nl.square, nl.sqrt)
 
@@ -232,8 +235,52 @@ class Drawn:
         nisa.dma_copy(dst=self.out[first : first + 128], src=self.first)
 
 
+def streams_of(seed: int, target: str):
+    """Return a kernel that loads, computes and stores, tile by tile.
+
+    Its size, its steps and their engines are drawn, and one step in ten is left out.
+    """
+    rng = random.Random(f"streams {seed}")
+    count, columns = rng.randint(4, 12), rng.choice((64, 256, 512))
+    rows, loads = rng.choice((32, 128)), rng.randint(1, 3)
+    steps = rng.choices(("double", "exp", "add", "copy"), k=rng.randint(0, 4))
+    in_place = rng.random() < 0.5
+    hardware = target != "trn1" and rng.random() < 0.25
+    origin = {"dge_mode": nisa.dge_mode.hwdge} if hardware else {}
+    left_out = {(i, k) for i in range(count) for k in range(len(steps)) if rng.random() < 0.1}
+
+    def streams(x, y):
+        out = nl.ndarray((rows, count * columns), dtype=x.dtype, buffer=nl.shared_hbm)
+        for i in range(count):
+            part = slice(i * columns, (i + 1) * columns)
+            tiles = []
+            for _ in range(loads):
+                tiles.append(nl.ndarray((rows, columns), dtype=x.dtype, buffer=nl.sbuf))
+                nisa.dma_copy(dst=tiles[-1], src=x[0:rows, part], **origin)
+            src = tiles[0]
+            for k, step in enumerate(steps):
+                if (i, k) in left_out:
+                    continue
+                dst = src if in_place else nl.ndarray(src.shape, dtype=x.dtype, buffer=nl.sbuf)
+                if step == "double":
+                    nisa.tensor_scalar(dst=dst, data=src, op0=nl.multiply, operand0=2.0)
+                elif step == "exp":
+                    nisa.activation(dst=dst, op=nl.exp, data=src)
+                elif step == "add":
+                    nisa.tensor_tensor(dst=dst, data1=src, data2=tiles[-1], op=nl.add)
+                else:
+                    nisa.tensor_copy(dst=dst, src=src, engine=nisa.engine.gpsimd)
+                src = dst
+            nisa.dma_copy(dst=out[:, part], src=src, **origin)
+        return out
+
+    return streams
+
+
 def kernel_of(kind: str, seed: int, target: str):
     """Return a kernel that draws its instructions."""
+    if kind == "streams":
+        return streams_of(seed, target)
     cores = 2 if kind in ("two cores", "cores") else 1
     ordered = kind in ("ordered", "large and ordered", "cores")
 

@@ -1,7 +1,9 @@
 """``nkisim profile --apply`` and ``--diff``: what is written, and what is left."""
 
 import itertools
+import json
 import re
+from html import escape
 
 import numpy as np
 import pytest
@@ -9,6 +11,9 @@ from click.testing import CliRunner
 
 import nkisim
 from nkisim.cli import commands
+from nkisim.profiling.model.ranges import alternatives_of, difference
+from nkisim.profiling.page import fragment
+from nkisim.profiling.text import range_text
 from scripts import imported
 
 KERNEL = """\
@@ -57,6 +62,11 @@ def profile(tmp_path, monkeypatch):
     return run
 
 
+def profile_of(file, name, *shapes):
+    with imported(file) as module:
+        return nkisim.profile(getattr(module, name))(*(np.ones(s, np.float32) for s in shapes))
+
+
 def times_of(file, name, *shapes):
     """The result and the time of a file's kernel."""
     x = [np.random.default_rng(3).uniform(-1, 1, s).astype(np.float32) for s in shapes]
@@ -85,6 +95,31 @@ def test_the_file_is_changed_until_nothing_gains_and_each_step_is_shown(profile)
     again, _ = profile(file.read_bytes(), "--apply")
     assert "nothing gains 2 %" in again.stderr
     assert file.read_bytes() == text
+
+
+def test_the_range_of_a_gain_is_that_of_the_difference_of_two_profiles(tmp_path):
+    """Each taken on its own: that of the kernel, and that of the changed file."""
+    file, edited = tmp_path / "kernels.py", tmp_path / "edited.py"
+    file.write_text(KERNEL, encoding="utf-8")
+    shapes = ((1024, 512), (128, 512))
+    before = profile_of(file, "weighted", *shapes)
+    tried = [piece for piece in before.advice if piece.gain_us is not None]
+    assert tried
+    assert all(piece.gain_range.low < piece.gain_us < piece.gain_range.high for piece in tried)
+    edited.write_text(before.together.text, encoding="utf-8")
+    after = profile_of(edited, "weighted", *shapes)
+    times = [(p.latency_us, alternatives_of(p.assumptions)) for p in (before, after)]
+    assert before.together.gain_range == difference(*times[0], *times[1])
+    rows = [row for row in str(before).splitlines() if row.startswith("  range ")]
+    assert len(rows) == len(tried)
+    page = fragment(before)
+    assert all(escape(range_text(piece.gain_range)) in page for piece in tried)
+    plain = json.loads(before.to_json())
+    for piece in [*plain["advice"], plain["together"]]:
+        found = piece["gain_range"]
+        assert (found is None) is (piece.get("tried") is False)
+        if found is not None:
+            assert found["separable"] is (found["low"] > 0 or found["high"] < 0)
 
 
 def test_a_diff_is_printed_and_nothing_written(profile):

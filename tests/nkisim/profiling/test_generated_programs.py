@@ -1,22 +1,16 @@
 """Laws of schedules over random kernels, each with a schedule that breaks it."""
 
 import itertools
-import random
 from dataclasses import replace
 
-import pytest
-
 import drawn
-from nkisim.arch.timing import TIMINGS, Constant
 from nkisim.isa import engine as Engine
-from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.model.schedule import schedule
 from nkisim.profiling.model.spills import SPILL
 
 from ...each_case import each_case
 from .generated_programs import KINDS, TARGETS, generated
 from .schedule_laws import (
-    changed,
     dma_engines,
     kept_copies,
     memory_of,
@@ -25,12 +19,10 @@ from .schedule_laws import (
     reordered,
     shorter_than_chains,
     shorter_than_engines,
-    slower,
     spans_of,
     spilled_too_much,
     too_early,
     unexplained,
-    without,
 )
 
 SEEDS = round(2 * drawn.SHARE)
@@ -263,71 +255,3 @@ def test_a_critical_path_with_a_gap_is_noticed():
         assert unexplained(rest, times)
         assert unexplained([first, first, *rest], times)
         assert unexplained([first._replace(critical_us=-1.0)], times)
-
-
-# -- less work -------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def without_ramp(monkeypatch):
-    """The Tensor engine at its full rate from the start."""
-    for number, timing in list(TIMINGS.items()):
-        still = timing._replace(tensor_ramp=Constant(0, "off", "assumed"))
-        monkeypatch.setitem(TIMINGS, number, still)
-
-
-ORDERED = [case for case in CASES if case[0] in ("ordered", "large and ordered", "cores")]
-
-
-def easier(program, rng):
-    """Return programs with less work or fewer dependences."""
-    for _ in range(4):
-        operation = rng.choice(program.operations)
-        number, work = operation.number, operation.work
-        # Without what opens a tile, the others would take their room in another order.
-        opens = any(len(tile.uses) > 1 for tile in operation.opens)
-        if operation.joins < 0 and not opens:
-            yield f"without {number}", without(program, number)
-        shorter = work._replace(busy=work.busy / 2, tail=work.tail / 2)
-        yield f"shorter {number}", changed(program, number, work=shorter)
-        if operation.needs:
-            dropped = rng.choice(operation.needs)
-            needs = tuple(n for n in operation.needs if n != dropped)
-            yield f"{number} not after {dropped}", changed(program, number, needs=needs)
-
-
-@each_case("kind, seed, target", ORDERED)
-def test_less_work_never_takes_longer_in_program_order(kind, seed, target, without_ramp):
-    program = generated(kind, seed, target).program
-    assert all(operation.ordered for operation in program.operations)
-    rng = random.Random(seed)
-    for name, simpler in easier(program, rng):
-        assert not slower(program, simpler), name
-
-
-@over_cases
-def test_less_work_takes_at_most_a_little_longer_in_any_order(kind, seed, target):
-    found = generated(kind, seed, target)
-    if found.profile.spill_bytes:  # other tiles would be spilled
-        return
-    program, rng = found.program, random.Random(seed)
-    before = found.prediction.latency_us
-    # Filling gaps, an operation may take the place of a later one: by less than 2 % of the time, or
-    # of one table load.
-    most = before + max(0.02 * before, TIMINGS[program.generation.number].table_load / 1e3)
-    for name, simpler in itertools.islice(easier(program, rng), 6):
-        assert Prediction(simpler).latency_us <= most, name
-
-
-def test_less_work_that_takes_longer_is_noticed():
-    def faulty(program):
-        """A scheduler that takes longer for fewer operations."""
-        times = schedule(program)
-        return replace(times, total=times.total + 1e9 / len(program.operations))
-
-    program = generated("ordered", 0, "trn2").program
-    last = len(program.operations) - 1
-    assert slower(program, without(program, last), faulty)
-    work = program.operations[last].work
-    longer = changed(program, last, work=work._replace(busy=work.busy + 1e6))
-    assert slower(program, longer)

@@ -5,8 +5,14 @@ import random
 import pytest
 
 from nkisim.profiling.model.assumptions import ASSUMPTIONS, assumed, defaults
-from nkisim.profiling.model.ranges import alternatives_of, difference_us, spanned
+from nkisim.profiling.model.ranges import (
+    Difference,
+    alternatives_of,
+    difference,
+    spanned,
+)
 from nkisim.profiling.result import Doubt
+from nkisim.profiling.text import range_text
 from nkisim.versions import VERSIONS
 
 
@@ -31,14 +37,33 @@ def test_what_two_predictions_share_does_not_widen_their_difference():
     shared = {("fixed_us", 11.2): 1.8, ("exposed_latency", 0.5): 300.0}
     one = {key: 100.0 + more for key, more in shared.items()}
     other = {key: 90.0 + more for key, more in shared.items()}
-    assert difference_us(100.0, one, 90.0, other, 0.0) == pytest.approx((10.0, 10.0))
-    assert difference_us(100.0, one, 90.0, other, 0.04) == pytest.approx((6.0, 14.0))
+    assert difference(100.0, one, 90.0, other, 0.0)[:2] == pytest.approx((10.0, 10.0))
+    assert difference(100.0, one, 90.0, other, 0.0).widest == ""
+    assert difference(100.0, one, 90.0, other, 0.04)[:2] == pytest.approx((6.0, 14.0))
 
 
 def test_an_assumption_of_one_of_two_predictions_counts_for_it_alone():
     one = {("row_tiles", "in turn"): 160.0}
-    assert difference_us(100.0, one, 90.0, {}, 0.0) == pytest.approx((10.0, 70.0))
-    assert difference_us(90.0, {}, 100.0, one, 0.0) == pytest.approx((-70.0, -10.0))
+    assert difference(100.0, one, 90.0, {}, 0.0) == pytest.approx((10.0, 70.0, "row_tiles"))
+    assert difference(90.0, {}, 100.0, one, 0.0) == pytest.approx((-70.0, -10.0, "row_tiles"))
+
+
+def test_a_difference_is_separable_if_its_range_does_not_contain_0():
+    assert Difference(0.1, 5.0, "a").separable
+    assert Difference(-5.0, -0.1, "a").separable
+    assert Difference(0.1, 5.0, "a").doubt == ""
+    assert not Difference(-0.1, 5.0, "a").separable
+    assert Difference(-0.1, 5.0, "a").doubt == "the range of the difference contains 0, most by a"
+    assert Difference(0.0, 5.0).doubt == "the range of the difference contains 0"
+
+
+def test_advice_and_tuning_give_one_reason_for_what_is_not_separable():
+    found = difference(100.0, {("a", 1): 120.0}, 95.0, {})
+    assert found.doubt
+    assert range_text(found).endswith(f" us, not separable: {found.doubt}")
+    assert range_text(found).startswith("-")
+    assert range_text(Difference(1.0, 5.0, "a")) == "1.00 us to 5.00 us"
+    assert range_text(None) == ""
 
 
 def test_alternatives_of_assumptions_have_their_names():

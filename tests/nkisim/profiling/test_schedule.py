@@ -13,9 +13,10 @@ from nkisim.language import MemoryRegion
 from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.model.assumptions import defaults
 from nkisim.profiling.model.costs import Work
-from nkisim.profiling.model.program import Operation, Program, Tile
+from nkisim.profiling.model.program import Operation, Program
 from nkisim.profiling.model.schedule import schedule
 from nkisim.profiling.model.spills import with_spills
+from nkisim.profiling.model.tiles import Tile
 from nkisim.profiling.model.transfers import Transfer
 
 T3 = timing_of(GEN3)

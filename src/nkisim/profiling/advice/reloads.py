@@ -16,7 +16,8 @@ from functools import cached_property
 from nkisim.diagnostics import declare_advice
 from nkisim.memory.region import is_sbuf
 from nkisim.profiling.advice.candidate import Candidate, Found, Line, line_of
-from nkisim.profiling.model.program import Operation, Program, Tile
+from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.tiles import Tile
 from nkisim.rewriting import Edit, after, before, removed, replaced
 from nkisim.source import Effects, Statement, base_name, names_in, rewritten
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from nkisim.profiling.advice.activations import activation_advice
 from nkisim.profiling.advice.candidate import Candidate, Found
@@ -11,7 +12,9 @@ from nkisim.profiling.advice.engines import engine_advice, queue_advice
 from nkisim.profiling.advice.order import order_advice, stage_advice, table_advice
 from nkisim.profiling.advice.reloads import reload_advice
 from nkisim.profiling.advice.sentences import sentences
+from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.model.program import Program
+from nkisim.profiling.model.ranges import Difference, alternatives_of, difference
 from nkisim.profiling.result import Advice, ProfileData, Together
 from nkisim.rewriting import applied, disjoint, unified_diff
 from nkisim.trials import Trials, Tried
@@ -40,10 +43,18 @@ _LEAST_SENTENCE = 0.1
 _AT_ITS_BOUND = 0.9
 """Share of the bound from which on a kernel has little left to gain."""
 
-_Piece = tuple[Candidate, Tried]
+
+class _Piece(NamedTuple):
+    """A candidate that was tried, with the prediction of the changed kernel."""
+
+    candidate: Candidate
+    tried: Tried
+    prediction: Prediction
 
 
-def advise(program: Program, found: ProfileData, trials: Trials) -> None:
+def advise(
+    program: Program, found: ProfileData, trials: Trials, last: Callable[[], Prediction]
+) -> None:
     """Fill a profile with the changes worth making, those with the largest gain first.
 
     Args:
@@ -51,10 +62,11 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
         found: The profile of the program. ``advise`` sets ``advice``, ``together`` and
             ``no_advice``.
         trials: Runs and profiles edited kernels on the arguments of the profiled call.
+        last: Returns the prediction of the kernel that was tried last.
     """
     file = None if trials.file is None else trials.file.file
     condition = Found(program, found, file)
-    search = _Search(found.latency_us, trials, "" if file is None else file.text)
+    search = _Search(found, trials, last, "" if file is None else file.text)
     candidates = sorted(
         ((condition.most_gain(c), c) for rule in RULES for c in rule(condition)),
         key=lambda pair: -pair[0],
@@ -65,18 +77,19 @@ def advise(program: Program, found: ProfileData, trials: Trials) -> None:
         if candidate.edits and most < _LEAST_SHARE * found.latency_us:
             continue
         if candidate.edits and trials.may_go_on():
-            tried = search.tried([candidate])
-            pieces += [] if tried is None else [(candidate, tried)]
+            piece = search.tried([candidate])
+            pieces += [] if piece is None else [piece]
         elif most >= _LEAST_SENTENCE * found.latency_us:
             untried.append(candidate)
-    pieces.sort(key=lambda piece: piece[1].latency_us)
+    pieces.sort(key=lambda piece: piece.tried.latency_us)
     shown: list[_Piece] = []
     for piece in pieces:  # of several forms of one change, the best
-        same = [c.edits for c, _ in shown if c.rule is piece[0].rule]
-        if all(disjoint(piece[0].edits, edits) for edits in same):
+        rule, candidate = piece.candidate.rule, piece.candidate
+        same = [other.candidate.edits for other in shown if other.candidate.rule is rule]
+        if all(disjoint(candidate.edits, edits) for edits in same):
             shown.append(piece)
     shown = shown[:_MOST]
-    found.advice = [search.advice(*piece) for piece in shown]
+    found.advice = [search.advice(piece) for piece in shown]
     found.advice += [_sentence(candidate) for candidate in untried[: _MOST - len(shown)]]
     found.together = search.together(shown)
     if not found.advice:
@@ -100,14 +113,23 @@ class _Search:
     """Applies candidates to the kernel's file and tries the result.
 
     Args:
-        latency_us: The predicted time of the original kernel.
+        original: The profile of the original kernel.
         trials: Runs and profiles the edited kernel.
+        last: Returns the prediction of the kernel that was tried last.
         text: The text of the kernel's file.
     """
 
-    def __init__(self, latency_us: float, trials: Trials, text: str) -> None:
-        self._latency_us = latency_us
+    def __init__(
+        self,
+        original: ProfileData,
+        trials: Trials,
+        last: Callable[[], Prediction],
+        text: str,
+    ) -> None:
+        self._latency_us = original.latency_us
+        self._alternatives = alternatives_of(original.assumptions)
         self._trials = trials
+        self._last = last
         self._text = text
 
     def _edited(self, candidates: Sequence[Candidate]) -> str:
@@ -118,18 +140,25 @@ class _Search:
         assert self._trials.file is not None
         return unified_diff(Path(Path(self._trials.file.file.file).name), self._text, text)
 
-    def tried(self, candidates: Sequence[Candidate], best: float | None = None) -> Tried | None:
-        """Apply candidates together and try the result.
+    def tried(self, candidates: Sequence[Candidate], best: float | None = None) -> _Piece | None:
+        """Apply candidates together and try the result; it is a piece of the last candidate.
 
         None if the trial fails, or saves less than 1 % of the original time compared with ``best``
         (by default the original time).
         """
         below = (self._latency_us if best is None else best) - _LEAST_SHARE * self._latency_us
         change = max(c.most_change for c in candidates)
-        return self._trials.tried(self._edited(candidates), below, change)
+        found = self._trials.tried(self._edited(candidates), below, change)
+        return None if found is None else _Piece(candidates[-1], found, self._last())
 
-    def advice(self, candidate: Candidate, tried: Tried) -> Advice:
+    def _gain_range(self, piece: _Piece) -> Difference:
+        """Return the range of what a piece gains."""
+        after, others = piece.prediction.latency_us, alternatives_of(piece.prediction.doubts)
+        return difference(self._latency_us, self._alternatives, after, others)
+
+    def advice(self, piece: _Piece) -> Advice:
         """Return the advice of a candidate that was tried: its gain, diff and changed rounding."""
+        candidate, tried = piece.candidate, piece.tried
         plain, action = _sentence(candidate), candidate.action
         if tried.change:
             action += f"; {candidate.rounding} disappears, and the result changes by up to "
@@ -137,7 +166,13 @@ class _Search:
         if tried.refused_on:
             action += f"; {' and '.join(tried.refused_on)} cannot run the change"
         gain, code = self._latency_us - tried.latency_us, self._diff(self._edited([candidate]))
-        return plain._replace(action=action, gain_us=gain, change=tried.change, code=code)
+        return plain._replace(
+            action=action,
+            gain_us=gain,
+            change=tried.change,
+            code=code,
+            gain_range=self._gain_range(piece),
+        )
 
     def together(self, shown: Sequence[_Piece]) -> Together | None:
         """Try pieces together: begin with the first, add each that makes the kernel faster.
@@ -146,18 +181,25 @@ class _Search:
         """
         if not shown:
             return None
-        taken, (_, result) = [0], shown[0]
-        for number, (candidate, _) in enumerate(shown[1:], 1):
-            chosen = [shown[i][0] for i in taken]
+        taken, whole = [0], shown[0]
+        for number, (candidate, *_) in enumerate(shown[1:], 1):
+            chosen = [shown[i].candidate for i in taken]
             edits = [edit for c in chosen for edit in c.edits]
             if not disjoint(candidate.edits, edits) or not self._trials.may_go_on():
                 continue
-            tried = self.tried([*chosen, candidate], result.latency_us)
-            if tried is not None:
+            piece = self.tried([*chosen, candidate], whole.tried.latency_us)
+            if piece is not None:
                 taken.append(number)
-                result = tried
-        text = self._edited([shown[i][0] for i in taken])
-        return Together(tuple(taken), result.latency_us, result.change, self._diff(text), text)
+                whole = piece
+        text, result = self._edited([shown[i].candidate for i in taken]), whole.tried
+        return Together(
+            tuple(taken),
+            result.latency_us,
+            self._gain_range(whole),
+            result.change,
+            self._diff(text),
+            text,
+        )
 
 
 def _sentence(candidate: Candidate) -> Advice:

@@ -14,7 +14,8 @@ from nkisim.arch import Generation
 from nkisim.arch.timing import Timing, timing_of
 from nkisim.machine import Event
 from nkisim.memory import NkiTensor
-from nkisim.memory.region import is_on_chip, is_psum
+from nkisim.memory.region import is_psum
+from nkisim.profiling.model import streams
 from nkisim.profiling.model.assumptions import Assumptions
 from nkisim.profiling.model.transfers import (
     DMA_ENGINES,
@@ -45,12 +46,6 @@ _TWO_INPUTS = {
 """Vector instructions that stream two operands, which share a port unless one is in PSUM."""
 
 _SELECTIONS = frozenset({"tensor_copy_predicated", "select_reduce"})
-
-_WIDE_STRIDE = 16
-"""Bytes from one element to the next above which a port runs at half its rate.
-
-The Tensor engine and Scalar are at half their rate from there on, by published timings.
-"""
 
 _EVERY_TABLE = frozenset({"copy", "square", "relu", "prelu", "abs", "sign", "identity"})
 _ACTIVATIONS = frozenset({"activation", "activation_reduce", "activate2"})
@@ -226,13 +221,15 @@ def _product(event: Event, generation: Generation, timing: Timing) -> Work:
     transposes = event.instruction == "nc_transpose" or bool(arguments.get("is_transpose"))
     passed_through = transposes and generation.number > 2
     passes = _passes(arguments, moving, passed_through)
-    slow = [2.0 if _inner_stride(t) >= _WIDE_STRIDE else 1.0 for t in (moving, stationary)]
-    streams = columns * slow[0], stationary_columns * slow[1]
+    width, stationary_width = (
+        count * (2.0 if streams.inner_stride(tensor) >= streams.WIDE_STRIDE else 1.0)
+        for count, tensor in ((columns, moving), (stationary_columns, stationary))
+    )
     if passed_through:
-        cycles = passes * max(streams) + timing.transpose_issue_cycles
+        cycles = passes * max(width, stationary_width) + timing.transpose_issue_cycles
         busy = max(cycles, timing.least_cycles) / ghz
     else:
-        busy = product_ns(*streams, passes, generation)
+        busy = product_ns(width, stationary_width, passes, generation)
     if _dynamic(event):
         busy = max(busy, timing.dynamic_cycles / ghz)
     array, share = _array_tile(arguments)
@@ -318,54 +315,6 @@ def _array_tile(arguments: Mapping[str, Any]) -> tuple[int, float]:
     return (mask, share) if share < 1 else (0, 1.0)
 
 
-def _elements(event: Event, cost: Cost | None) -> float:
-    """Return the elements per partition that a formula counts."""
-    value = event.arguments.get(cost.over) if cost is not None and cost.over else None
-    if isinstance(value, NkiTensor):
-        return float(value.free_size)
-    tensors = [t for _, t in (*event.reads, *event.writes) if is_on_chip(t.buffer)]
-    return float(max((t.free_size for t in tensors), default=1))
-
-
-def _streamed(event: Event) -> list[NkiTensor]:
-    """Return the tiles that an instruction streams; columns are constants of a partition."""
-    declared = INSTRUCTIONS[event.instruction].operands
-    return [
-        tensor
-        for name, tensor in (*event.reads, *event.writes)
-        if name in declared and not (declared[name].column and tensor.free_size == 1)
-    ]
-
-
-def _inner_stride(tensor: NkiTensor) -> int:
-    """Return the bytes from one element in a partition to the next."""
-    free = zip(tensor.shape[1:], tensor.form.strides[1:], strict=True)
-    inner = [abs(stride) for extent, stride in free if extent > 1]
-    return inner[-1] if inner else tensor.itemsize
-
-
-def _stride_factor(tensors: list[NkiTensor]) -> float:
-    """Return 2 if an operand's elements in a partition lie more than 16 bytes apart."""
-    return 2.0 if any(_inner_stride(tensor) > _WIDE_STRIDE for tensor in tensors) else 1.0
-
-
-def _scalar_stride_factor(tensor: NkiTensor) -> float:
-    """Return the cycles per element of Scalar, by the bytes from one element to the next.
-
-    Published timings of copies: full rate up to 8 bytes, half from 16 on, and 11 % more for each 4
-    bytes between 64 and 96.
-    """
-    stride = _inner_stride(tensor)
-    if stride <= 16:
-        return 1.0 + max(0.0, stride - 8) / 8
-    return 2.0 * (1 + 0.11 * max(0, min(stride, 96) - 64) / 4)
-
-
-def _contiguous(tensors: list[NkiTensor]) -> bool:
-    """Return whether the elements of every operand in a partition are next to each other."""
-    return all(_inner_stride(tensor) == tensor.itemsize for tensor in tensors)
-
-
 def _vector(
     event: Event,
     cost: Cost | None,
@@ -373,8 +322,8 @@ def _vector(
     timing: Timing,
     assumptions: Assumptions,
 ) -> Work:
-    count = _elements(event, cost)
-    streamed = _streamed(event)
+    count = streams.elements(event, cost)
+    streamed = streams.streamed(event)
     tail = timing.vector_tail
     if cost is None or cost.formula == "fixed":
         return Work(event.engine, timing.least_cycles / timing.vector_ghz, float(tail))
@@ -386,7 +335,11 @@ def _vector(
         cycles = _inputs(event, count) / rate
     elif event.instruction == "reciprocal":
         cycles = timing.reciprocal_cycles * count
-    elif event.instruction == "tensor_reduce" and generation.number == 2 and _all_bf16(streamed):
+    elif (
+        event.instruction == "tensor_reduce"
+        and generation.number == 2
+        and streams.all_bf16(streamed)
+    ):
         cycles = count / 2
     elif event.instruction in _SELECTIONS and generation.number > 2:
         cycles = count  # one element per cycle from both ports
@@ -394,7 +347,7 @@ def _vector(
         cycles = _inputs(event, count)
     else:
         cycles = cost.factor * count
-    cycles = max(timing.least_cycles, cycles * _stride_factor(streamed)) + cost.extra
+    cycles = max(timing.least_cycles, cycles * streams.stride_factor(streamed)) + cost.extra
     if event.instruction == "select_reduce" and event.arguments.get("reduce_res") is not None:
         cycles += timing.accumulator_cycles
     if _dynamic(event):
@@ -413,7 +366,7 @@ def _is_narrow_sum(event: Event, streamed: list[NkiTensor]) -> bool:
     """Return whether gen2 reads both operands at the same time: sums and products of bfloat16."""
     op = event.arguments.get("op")
     plain = str(getattr(op, "name", op)) in ("add", "subtract", "multiply")
-    narrow = _all_bf16(streamed) and _contiguous(streamed)
+    narrow = streams.all_bf16(streamed) and streams.contiguous(streamed)
     return event.instruction == "tensor_tensor" and plain and narrow
 
 
@@ -429,25 +382,16 @@ def _inputs(event: Event, count: float) -> float:
 
 def _vector_rate(streamed: list[NkiTensor], generation: Generation) -> int:
     """Return the elements per cycle and lane that Vector reads from gen3 on."""
-    narrow = _narrow(streamed)
+    narrow = streams.narrow(streamed)
     if generation.number == 3:
         narrow = narrow and all(t.dtype.itemsize == 2 for t in streamed)
-    contiguous = _contiguous(streamed)
+    contiguous = streams.contiguous(streamed)
     in_psum = any(is_psum(t.buffer) for t in streamed)
     if in_psum:
         return 2 if narrow and contiguous else 1
     if narrow and contiguous:
         return 4
     return 2
-
-
-def _narrow(tensors: list[NkiTensor]) -> bool:
-    """Return whether every operand is a float of at most two bytes."""
-    return all(t.dtype.kind == "float" and t.dtype.itemsize <= 2 for t in tensors)
-
-
-def _all_bf16(tensors: list[NkiTensor]) -> bool:
-    return all(t.dtype == "bfloat16" for t in tensors)
 
 
 def _dynamic(event: Event) -> bool:
@@ -458,13 +402,13 @@ def _dynamic(event: Event) -> bool:
 
 
 def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Timing) -> Work:
-    count = _elements(event, cost)
-    streamed = _streamed(event)
+    count = streams.elements(event, cost)
+    streamed = streams.streamed(event)
     cycles = count
     copies_or_scales = event.instruction in ("tensor_scalar", "tensor_copy")
-    if generation.number > 3 and copies_or_scales and _narrow(streamed):
+    if generation.number > 3 and copies_or_scales and streams.narrow(streamed):
         cycles = count / 2
-    slowest = max(map(_scalar_stride_factor, streamed), default=1.0)
+    slowest = max(map(streams.scalar_stride_factor, streamed), default=1.0)
     cycles = max(timing.least_cycles, cycles * slowest)
     extra = cost.extra if cost is not None else 0.0
     reads = event.arguments.get("reduce_res") is not None
@@ -483,7 +427,7 @@ def _scalar(event: Event, cost: Cost | None, generation: Generation, timing: Tim
 
 
 def _gpsimd(event: Event, cost: Cost | None, timing: Timing, assumptions: Assumptions) -> Work:
-    count = _elements(event, cost)
+    count = streams.elements(event, cost)
     factor = 1.0 if cost is None else cost.factor
     if cost is not None and cost.formula == "search":
         found = event.arguments[cost.result].free_size
@@ -498,7 +442,7 @@ def _gpsimd(event: Event, cost: Cost | None, timing: Timing, assumptions: Assump
     if cost is not None and cost.formula == "fixed":
         count = 0.0
     if assumptions["gpsimd_stride"] == "half rate":
-        factor *= _stride_factor(_streamed(event))
+        factor *= streams.stride_factor(streams.streamed(event))
     cycles = timing.gpsimd_start_cycles + factor * count
     if event.instruction == "nc_n_gather":
         cycles += timing.gpsimd_start_cycles * (math.ceil(count / 512) - 1)

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 DIFFERENCE_ERROR = 0.13
 """Error of the difference of two settings of a kernel, relative to the longer time.
 
 It is enough for 85 % of the published pairs of settings of an operator.
 """
+
+_ROUNDING = 1e-9
+"""Changes of a difference up to this share of a time are rounding errors."""
 
 Alternatives = Mapping[tuple[str, object], float]
 """The predicted time with another value of one assumption, in us, by its name and that value."""
@@ -47,9 +50,39 @@ def spanned(us: float, others: Iterable[float], error: float) -> tuple[float, fl
     return us - math.hypot(below, error * us), us + math.hypot(above, error * us)
 
 
-def difference_us(
-    us: float, others: Alternatives, base_us: float, base_others: Alternatives, error: float
-) -> tuple[float, float]:
+class Difference(NamedTuple):
+    """The range of the difference of two predictions.
+
+    Attributes:
+        low, high: Its ends, in us.
+        widest: The assumption whose alternatives move the difference most; "" if none does.
+    """
+
+    low: float
+    high: float
+    widest: str = ""
+
+    @property
+    def separable(self) -> bool:
+        """Whether every difference in the range has one sign."""
+        return self.low > 0 or self.high < 0
+
+    @property
+    def doubt(self) -> str:
+        """Why the two are not separable; "" if they are."""
+        if self.separable:
+            return ""
+        most = f", most by {self.widest}" if self.widest else ""
+        return f"the range of the difference contains 0{most}"
+
+
+def difference(
+    us: float,
+    others: Alternatives,
+    base_us: float,
+    base_others: Alternatives,
+    error: float = DIFFERENCE_ERROR,
+) -> Difference:
     """Return the range of the difference of two predictions.
 
     Both are taken under the same assumptions, so that what they share does not widen the range.
@@ -62,7 +95,13 @@ def difference_us(
         error: Error of a difference, relative to the longer time.
     """
     found, rest = us - base_us, error * max(us, base_us)
-    keys = {**others, **base_others}
-    apart = [found, *(others.get(key, us) - base_others.get(key, base_us) for key in keys)]
-    below, above = found - min(apart), max(apart) - found
-    return found - math.hypot(below, rest), found + math.hypot(above, rest)
+    moved = {
+        key: others.get(key, us) - base_others.get(key, base_us) - found
+        for key in (*others, *base_others)
+    }
+    changes = (0.0, *moved.values())
+    below, above = -min(changes), max(changes)
+    low, high = found - math.hypot(below, rest), found + math.hypot(above, rest)
+    moves = max(below, above) > _ROUNDING * max(us, base_us)
+    widest = max(moved, key=lambda key: abs(moved[key]))[0] if moves else ""
+    return Difference(low, high, widest)

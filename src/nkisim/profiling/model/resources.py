@@ -11,7 +11,8 @@ from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 from nkisim.memory.region import is_psum, is_sbuf
-from nkisim.profiling.model.program import Operation, Program, Tile
+from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.tiles import Tile
 from nkisim.profiling.model.transfers import Transfer
 from nkisim.spec.enums import engine as Engine
 

@@ -29,7 +29,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nkisim.arch.timing import Timing, timing_of
-from nkisim.profiling.model.program import Operation, Program, Tile
+from nkisim.profiling.model.program import Operation, Program
 from nkisim.profiling.model.resources import (
     START,
     DmaEngines,
@@ -39,6 +39,7 @@ from nkisim.profiling.model.resources import (
     numbered,
     spaces_of,
 )
+from nkisim.profiling.model.tiles import Tile
 from nkisim.profiling.model.transfers import DMA_ENGINES, Transfer
 from nkisim.spec.enums import engine as Engine
 

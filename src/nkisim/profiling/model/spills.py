@@ -13,8 +13,9 @@ from typing import NamedTuple
 from nkisim.arch.timing import Timing, timing_of
 from nkisim.memory.region import is_sbuf
 from nkisim.profiling.model.costs import Work
-from nkisim.profiling.model.program import Operation, Program, Tile
+from nkisim.profiling.model.program import Operation, Program
 from nkisim.profiling.model.resources import peak, row_bytes
+from nkisim.profiling.model.tiles import Tile
 from nkisim.profiling.model.transfers import DMA_ENGINES, Transfer
 from nkisim.spec.enums import engine as Engine
 

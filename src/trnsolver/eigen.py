@@ -485,7 +485,6 @@ EIGH = batches.Batched(
     launch=_eigh_launch,
     backward=_eigh_backward,
     jvp=_eigh_jvp,
-    from_result=True,
     by_parts=_eigh_by_parts,
     flops=batches.cubes(9.0),
     unsuited=batches.up_to("DIVIDED_ORDER"),

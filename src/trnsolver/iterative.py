@@ -380,7 +380,6 @@ CG = batches.Batched(
     fake=_cg_shape,
     backward=_cg_backward,
     jvp=_cg_jvp,
-    from_result=True,
     by_parts=_cg_by_parts,
     flops=lambda a, b, x0, tol, max_iter: 2.0 * a.numel() * max_iter,
     unsuited=batches.up_to("CG_ORDER"),

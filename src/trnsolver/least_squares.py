@@ -214,7 +214,6 @@ PINV = batches.Batched(
     launch=_pinv_launch,
     backward=_pinv_backward,
     jvp=_pinv_jvp,
-    from_result=True,
     flops=batches.cubes(14.0),
     unsuited=svd_unsuited,
     examples={"lstsq": batches.definite_system, "pinv": batches.definite_example},

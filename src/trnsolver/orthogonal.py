@@ -227,7 +227,6 @@ QR = batches.Batched(
     launch=qr_launch,
     backward=_qr_backward,
     jvp=_qr_jvp,
-    from_result=True,
     by_parts=qr_by_parts,
     flops=batches.cubes(4.0),
     unsuited=batches.within("qr_bytes"),

@@ -305,7 +305,6 @@ SVD = batches.Batched(
     launch=svd_launch,
     backward=_svd_backward,
     jvp=_svd_jvp,
-    from_result=True,
     flops=batches.cubes(12.0),
     unsuited=_svd_unsuited,
     examples={

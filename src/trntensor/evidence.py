@@ -12,9 +12,6 @@ from trntensor._library import LIBRARY
 
 __all__ = ["CASES"]
 
-_PAIR = "bij,bkj->kib"
-_CHAIN = "ij,jk,kl->il"
-
 
 def _case(kernel: str, title: str, subscripts: str, *shapes: tuple[int, ...]) -> Case:
     """Return the case of an einsum; its bound counts the terms of all sums."""
@@ -48,7 +45,7 @@ def _case(kernel: str, title: str, subscripts: str, *shapes: tuple[int, ...]) ->
 
 
 CASES = (
-    _case("contract", "einsum of two operands", _PAIR, (3, 130, 70), (3, 60, 70)),
-    _case("chain", "fused einsum", _CHAIN, (140, 60), (60, 90), (90, 130)),
+    _case("contract", "einsum of two operands", "bij,bkj->kib", (3, 130, 70), (3, 60, 70)),
+    _case("chain", "fused einsum", "ij,jk,kl->il", (140, 60), (60, 90), (90, 130)),
     *LIBRARY.evidence(),
 )

@@ -30,7 +30,10 @@ SWEEPS = 12
 
 
 class Batched(Operation):
-    """An operation on one batch of problems: ``vmap`` makes the batch larger."""
+    """An operation on one batch of problems: ``vmap`` makes the batch larger.
+
+    Rules for derivatives get the result.
+    """
 
     def __init__(
         self, name: str, dtypes: tuple[str, ...] = ("float32",), **declaration: Any
@@ -42,6 +45,7 @@ class Batched(Operation):
             autocast="float32",
             dtypes=dtypes,
             holomorphic=False,
+            from_result="backward" in declaration,
             **declaration,
         )
 

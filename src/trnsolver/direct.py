@@ -24,7 +24,7 @@ from trnsolver._paths.arguments import (
     singular,
     square_matrix,
 )
-from trnsolver.factor import factor_solved, run_cholesky, run_lu
+from trnsolver.factor import LU, factor_solved, run_cholesky
 from trnsolver.least_squares import LeastSquares, lstsq, pinv
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
@@ -239,7 +239,7 @@ def _lu_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
     rows = _powers(a.detach().abs().amax(-1, keepdim=True))
     balanced = a / rows
     scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))
-    p, lower, upper = run_lu(balanced / scales)
+    p, lower, upper = LU.of(balanced / scales)
     forward = trsm(1.0, lower, p.mT @ (columns / rows), uplo="lower", diag="unit")
     found = trsm(1.0, upper, forward, uplo="upper") / scales.mT
     if not only_finite(found) and only_finite(a) and only_finite(columns):

@@ -9,7 +9,10 @@ from typing import Any, Literal, NamedTuple, overload
 import torch
 from torch import Tensor
 
+from trnblas import backend
 from trnsci.core.arguments import agree, whole
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
+from trnsci.core.backend.launch import Launcher, on_both_cores
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,
@@ -20,7 +23,7 @@ from trnsci.core.errors import (
 )
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.evidence import launcher
-from trnsci.core.examples import Case, Example, example
+from trnsci.core.examples import Example, example
 from trnsci.core.iterations import OnFailure, checked_action, report_failure
 from trnsci.core.krylov.implicit import differentiated
 from trnsci.core.numbers.values import (
@@ -33,9 +36,12 @@ from trnsci.core.numbers.values import (
     untraced,
 )
 from trnsci.core.testing import random_tensor
+from trnsci.core.tiles.hardware import TILE
+from trnsolver._eigen.divide import divided_eigh
 from trnsolver._eigen.few_pairs import few_pairs, largest_magnitude, places_of
 from trnsolver._eigen.quality import EighInfo, InformedPairs, Pairs, frobenius_norm, judged
 from trnsolver._eigen.spectra import Wanted, approximate_pairs
+from trnsolver._eigen.tournament import slot_permutation, sweep_bound
 from trnsolver._factors.forms import (
     joined_columns,
     of_columns,
@@ -56,7 +62,7 @@ from trnsolver._paths.arguments import (
 )
 from trnsolver._paths.cuda.batched import batched_eigh
 from trnsolver._paths.cuda.launch import pays
-from trnsolver.factor import factor_solved, run_cholesky
+from trnsolver.factor import cholesky_launch, factor_solved, run_cholesky
 
 __all__ = [
     "ApproximateEigenpairs",
@@ -341,7 +347,7 @@ def run_eigh(function: str, a: Tensor, max_sweeps: int | None = None) -> Pairs:
     """Return eigenvalues, ascending, and eigenvectors; the lower triangle is read."""
     try:
         if not kernels_wanted():
-            return (pays("eigh", a) and batched_eigh(a)) or tuple(torch.linalg.eigh(a))
+            return (pays("eigh", a) and batched_eigh(a, _eigh_backward)) or _eigh(a, 0)
         w, v = EIGH.of(a, batches.SWEEPS if max_sweeps is None else max_sweeps)
     except TorchLinAlgError as error:
         raise spectral_error(function, a, error) from None
@@ -364,6 +370,93 @@ def _eigh_by_parts(real: Callable[..., Any], a: Tensor, max_sweeps: int) -> tupl
     return values, vectors.gather(-1, order.unsqueeze(-2).expand_as(vectors))
 
 
+def _eigh_backward(
+    grads: Gradients, needed: Needed, a: Tensor, max_sweeps: int = 0, *, result: Any
+) -> Gradients:
+    """Return V (diag(Gw) + skew(V^T Gv) / 2 E) V^T with E_ij = w_j - w_i, which is symmetric.
+
+    Without a gradient by V nothing is divided by E: eigenvalues may be repeated.
+    """
+    w, v = result
+    for_w, for_v = grads
+    if for_v is None:
+        return (v * rules.or_zeros(for_w, w).unsqueeze(-2)) @ v.mH, None
+    inner = 0.5 * rules.skew(v.mH @ for_v) * rules.over_differences(w)
+    if for_w is not None:
+        inner = inner + torch.diag_embed(for_w)
+    return v @ inner @ v.mH, None
+
+
+def _eigh_jvp(
+    tangents: Tangents, a: Tensor, max_sweeps: int, *, result: Any
+) -> tuple[Tensor, Tensor]:
+    """Return the diagonal of M = V^T T V with the symmetric part of T, and V (M / E)."""
+    w, v = result
+    projected = v.mH @ symmetric_part(rules.given(tangents[0])) @ v
+    return rules.real_diagonal(projected), v @ (projected * rules.over_differences(w))
+
+
+def _eigh_launch(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    """Return w (b, n), ascending, and v (b, n, n); lower triangles are read.
+
+    Of a matrix that has not converged in these sweeps w is NaN.
+    """
+    a, root = batches.scaled(a, lower=True)
+    w, v = _scaled_launch(launch, a, max_sweeps)
+    return w * root * root, v
+
+
+def _scaled_launch(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:
+    from trnsolver._kernels import limits
+    from trnsolver._kernels.eigh_tile import jacobi_eigh
+
+    batch, n = a.shape[0], a.shape[-1]
+    sweeps = min(max_sweeps, sweep_bound(n))
+    if n <= TILE:
+        order = n + n % 2
+        copies = max(1, min(batch, TILE // order))
+        (tables,) = batches.TABLES((order, copies))
+        length = -(-limits.eigh_instructions(n) // copies)
+        kernel = on_both_cores(launch, jacobi_eigh)
+        w, v, rest = batches.launched(launch, kernel, (a,), length, tables, sweeps)
+    elif n > limits.EIGH_ORDER:
+        return eigh_by_division(launch, a, max_sweeps, limits.EIGH_ORDER)
+    else:
+        w, v, rest = eigh_in_groups(launch, a, 2 * -(-n // TILE), sweeps)
+    return torch.where(rest <= batches.negligible(n), w, torch.nan), v
+
+
+def eigh_in_groups(
+    launch: Launcher, a: Tensor, groups: int, sweeps: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return eigenvalues, eigenvectors and off-diagonal residuals, with rows in groups."""
+    from trnsolver._kernels.eigh_blocks import block_jacobi_eigh
+    from trnsolver._kernels.limits import eigh_instructions
+
+    (tables,) = batches.TABLES((2 * -(-a.shape[-1] // groups), 1))
+    moves = tuple(slot_permutation(groups))
+    kernel, length = on_both_cores(launch, block_jacobi_eigh), eigh_instructions(a.shape[-1])
+    w, v, rest = batches.launched(launch, kernel, (a,), length, tables, moves, sweeps)
+    return w, v, rest
+
+
+def eigh_by_division(
+    launch: Launcher, a: Tensor, max_sweeps: int, smallest: int
+) -> tuple[Tensor, Tensor]:
+    """Return eigenpairs by spectral division down to matrices of order ``smallest``."""
+
+    def factor(x: Tensor) -> Tensor:
+        return cholesky_launch(launch, x[None])[0]
+
+    def small(x: Tensor) -> tuple[Tensor, Tensor]:
+        w, v = _scaled_launch(launch, x[None], max_sweeps)
+        return w[0], v[0]
+
+    with backend(launch.path):
+        pairs = [divided_eigh(matrix, smallest, factor, small) for matrix in a]
+    return torch.stack([w for w, _ in pairs]), torch.stack([v for _, v in pairs])
+
+
 def _generalized_example() -> Example:
     a = random_tensor(4, 4)
     return example(a + a.mT, *batches.definite_example().args)
@@ -382,8 +475,6 @@ def _products(w: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
 
 def _in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
     """Launch the kernel for large orders directly, with few rows per group, which is fast."""
-    from trnsolver._paths.kernel_path import eigh_in_groups
-
     w, v, _ = eigh_in_groups(launcher(LIBRARY), a, 4, 4)
     return _products(w, v)
 
@@ -391,9 +482,9 @@ def _in_groups(a: Tensor) -> tuple[Tensor, Tensor]:
 EIGH = batches.Batched(
     "eigh",
     reference=_eigh,
-    backward=rules.eigh_backward,
-    jvp=rules.eigh_jvp,
-    from_result=True,
+    launch=_eigh_launch,
+    backward=_eigh_backward,
+    jvp=_eigh_jvp,
     by_parts=_eigh_by_parts,
     flops=batches.cubes(9.0),
     unsuited=batches.up_to("DIVIDED_ORDER"),
@@ -405,24 +496,15 @@ EIGH = batches.Batched(
         "inv_sqrt_spd": batches.definite_example,
     },
     evidence=(
-        Case(
-            "jacobi_eigh",
-            "Jacobi eigh",
-            lambda: _symmetric(7, 5),
-            lambda a: _products(*eigh(a)),
-            batches.with_identity,
-            "the matrix itself",
-            batches.rows_bound,
+        batches.orthonormal_case(
+            "jacobi_eigh", "Jacobi eigh", lambda: _symmetric(7, 5), lambda a: _products(*eigh(a))
         ),
-        Case(
+        batches.orthonormal_case(
             "block_jacobi_eigh",
             "Jacobi eigh in blocks",
             lambda: _symmetric(7, 1),
             _in_groups,
-            batches.with_identity,
-            "the matrix itself",
-            batches.rows_bound,
-            public=False,
+            False,
         ),
     ),
 )

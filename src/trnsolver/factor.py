@@ -1,4 +1,4 @@
-"""Factorizations: Cholesky, LU, QR and Schur form; singular values are in ``singular_values``.
+"""Factorizations: Cholesky, LU and Schur form; QR is in ``orthogonal``, SVD in ``singular_values``.
 
 float16 and bfloat16 are computed in float32 and rounded back; float32, float64 and complex dtypes
 are unchanged. All but ``schur`` take any leading batch dimensions.
@@ -8,21 +8,24 @@ from __future__ import annotations
 
 from cmath import isnan
 from collections.abc import Callable
-from math import inf
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.linalg import solve_triangular
 
-from trnblas import gemm, trsm
-from trnsci.core.errors import ConvergenceError, DerivativeError, ShapeError
+from trnblas import trsm
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.errors import ConvergenceError, DerivativeError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.examples import Case
 from trnsci.core.numbers.conversions import array_of, widest
-from trnsci.core.numbers.planes import embedded, parts, real_length
-from trnsci.core.numbers.values import concrete, finite, inert, only_finite, power_below, untraced
+from trnsci.core.numbers.planes import embedded, parts
+from trnsci.core.numbers.values import concrete, finite, inert, only_finite, untraced
 from trnsci.core.testing import random_tensor
-from trnsolver._factors.forms import by_form, joined_blocks, with_real_diagonal
+from trnsci.core.tiles.hardware import TILE
+from trnsolver._factors.forms import by_form, joined_blocks, symmetric_part, with_real_diagonal
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
@@ -31,14 +34,12 @@ from trnsolver._paths.arguments import (
     batch_of,
     chosen,
     finite_below,
-    in_full_precision,
     not_positive_definite,
     restored,
     restored_parts,
     square_matrix,
 )
-from trnsolver._paths.cuda.batched import batched_qr
-from trnsolver._paths.cuda.launch import pays
+from trnsolver.orthogonal import QRFactors, cholqr2, qr
 from trnsolver.singular_values import SVDFactors, svd, svdvals
 
 __all__ = [
@@ -55,17 +56,6 @@ __all__ = [
     "svdvals",
 ]
 
-_FEW = 1 << 14
-"""Number of elements up to which reflections are faster on a CPU than seven small products."""
-
-_USUAL = (1e-8, 1e8)
-"""Magnitudes of entries whose squares can be summed in float32."""
-
-_NEARLY = 0.5
-"""``cholqr2`` fails if a diagonal element of its second Cholesky factor differs from 1 by more. The
-difference is at most 5/64 for condition numbers below ``eps ** -0.5 / 8`` (Yamamoto, Nakatsukasa,
-Yanagisawa and Fukaya 2015)."""
-
 
 class LUFactors(NamedTuple):
     """``A = P @ L @ U``: a permutation matrix, unit lower and upper triangular factors."""
@@ -73,13 +63,6 @@ class LUFactors(NamedTuple):
     P: Tensor
     L: Tensor
     U: Tensor
-
-
-class QRFactors(NamedTuple):
-    """``A = Q @ R``: orthonormal columns and an upper triangle."""
-
-    Q: Tensor
-    R: Tensor
 
 
 class Schur(NamedTuple):
@@ -127,65 +110,7 @@ def lu(A: Tensor) -> LUFactors:
                 [0., 1.]])
     """
     work = any_matrix("lu", "A", A)
-    return LUFactors(*restored_parts(run_lu(work), A))
-
-
-def qr(A: Tensor) -> QRFactors:
-    """Return the reduced Q (m, k) and R (k, n) with ``A = Q @ R`` and ``k = min(m, n)``.
-
-    The signs of the diagonal of R are not normalized.
-
-    Args:
-        A: Matrices (m, n).
-    """
-    work = any_matrix("qr", "A", A)
-    return QRFactors(*restored_parts(run_qr(work), A))
-
-
-@in_full_precision
-def cholqr2(A: Tensor) -> QRFactors:
-    """Return Q and R by two Cholesky factorizations of Gram matrices (CholeskyQR2).
-
-    R has a positive diagonal. Q is orthonormal to rounding for condition numbers of A below about
-    ``eps ** -0.5``: 3e3 in float32, 6e7 in float64. For tall matrices it is several times faster
-    than ``qr``, on a GPU many times. For small matrices on a CPU, where it would not be faster, the
-    same factors are computed by reflections.
-
-    Args:
-        A: Matrices (m, n) with m >= n.
-
-    Raises:
-        NotPositiveDefiniteError: The Gram matrix is not positive definite in this precision: A is
-            too ill-conditioned; use ``qr``.
-        ShapeError: A has more columns than rows.
-    """
-    work = any_matrix("cholqr2", "A", A)
-    m, n = work.shape[-2:]
-    if m < n:
-        raise ShapeError(
-            f"cholqr2: A must have at least as many rows as columns, got shape {tuple(A.shape)}"
-        )
-    if kernels_wanted():
-        return QRFactors(*restored_parts(_with_positive_diagonal(*run_qr(work)), A))
-    if work.is_cpu and m * n <= _FEW:
-        q, r = _with_positive_diagonal(*torch.linalg.qr(work))
-        _independent(r)
-        return QRFactors(*restored_parts((q, r), A))
-    # Squares of extreme values overflow or underflow; scaling by a power of two is exact.
-    unit = power_below(work)
-    unit = 1.0 if _USUAL[0] < unit < _USUAL[1] else unit
-    once, first, failed = _cholqr(work if unit == 1 else work / unit)
-    q, second, again = _cholqr(once)
-    if failed is not None and again is not None and second.numel():
-        # If the columns of ``once`` are not nearly orthonormal, the first pass has failed.
-        # Read one value only: each read waits for the device.
-        off = torch.linalg.vector_norm(second.detach().diagonal(dim1=-2, dim2=-1) - 1, inf)
-        failed = failed + again
-        if not float(off + (failed.max() if failed.ndim else failed)) <= _NEARLY:
-            reason = "columns are dependent, to rounding"
-            raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
-    r = second @ first
-    return QRFactors(*restored_parts((q, r if unit == 1 else r * unit), A))
+    return LUFactors(*restored_parts(LU.of(work), A))
 
 
 @untraced()
@@ -227,34 +152,6 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     if work.device != t.device:
         t, q = t.to(work.device), q.to(work.device)
     return Schur(t, q) if t.is_complex() else Schur(*restored_parts((t, q), A))
-
-
-def _with_positive_diagonal(q: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
-    """Return Q and R with a positive diagonal of R, which only the kernel guarantees."""
-    diagonal = r.detach().diagonal(dim1=-2, dim2=-1).real
-    signs = torch.copysign(torch.ones_like(diagonal), diagonal)
-    return q * signs.unsqueeze(-2), r * signs.unsqueeze(-1)
-
-
-def _independent(r: Tensor) -> None:
-    """Raise if the Gram matrix of the columns is not positive definite to rounding."""
-    if not concrete(r) or not r.numel():
-        return
-    sizes = r.detach().diagonal(dim1=-2, dim2=-1).real
-    least = float((sizes.amin(-1) / sizes.amax(-1)).min()) ** 2
-    if not least > torch.finfo(r.dtype).eps:  # NaN is not
-        reason = f"the squared diagonal of R falls to {least:.1g} of its largest"
-        raise not_positive_definite("cholqr2", "the Gram matrix of A", reason)
-
-
-def _cholqr(a: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
-    """Return Q, R, and a mask of failed factorizations if values can be read."""
-    gram, failed = a.mH @ a, None
-    if not concrete(a):
-        lower = torch.linalg.cholesky(gram)  # checks when there are values
-    else:
-        lower, failed = torch.linalg.cholesky_ex(gram)
-    return torch.linalg.solve_triangular(lower.mH, a, upper=True, left=False), lower.mH, failed
 
 
 def _schur_form(matrix: Any) -> tuple[Tensor, Tensor]:
@@ -299,7 +196,7 @@ def factor_solved(factor: Tensor, right: Tensor, adjoint: bool = False) -> Tenso
     """Return the solution of a system with a lower factor L, or with L^H if ``adjoint``."""
     if kernels_wanted():
         return trsm(1.0, factor, right, uplo="lower", trans="C" if adjoint else "N")
-    return torch.linalg.solve_triangular(factor.mH if adjoint else factor, right, upper=adjoint)
+    return solve_triangular(factor.mH if adjoint else factor, right, upper=adjoint)
 
 
 def _has_nan(factor: Tensor) -> bool:
@@ -323,6 +220,40 @@ def _cholesky_by_parts(real: Callable[..., Tensor], a: Tensor) -> Tensor:
     return found
 
 
+def _cholesky_backward(grad: Tensor, needed: Needed, a: Tensor, *, result: Tensor) -> Gradients:
+    """Return L^-H phi(L^H G) L^-1, symmetrized; phi: the lower triangle, with half the diagonal."""
+    inner = _phi(result.mH @ grad)
+    inner = solve_triangular(result.mH, inner, upper=True)
+    return (symmetric_part(solve_triangular(result, inner, upper=False, left=False)),)
+
+
+def _cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
+    """Return L phi(L^-1 T L^-H) for the tangent T of A; phi as in ``_cholesky_backward``."""
+    inner = solve_triangular(result, rules.given(tangents[0]), upper=False)
+    inner = solve_triangular(result.mH, inner, upper=True, left=False)
+    return result @ _phi(symmetric_part(inner))
+
+
+def _phi(values: Tensor) -> Tensor:
+    return values.tril() - 0.5 * torch.diag_embed(values.diagonal(dim1=-2, dim2=-1))
+
+
+def cholesky_launch(launch: Launcher, a: Tensor) -> Tensor:
+    """Return lower factors (b, n, n), with NaN on the diagonal where there is none."""
+    from trnsolver._kernels.cholesky import cholesky
+    from trnsolver._kernels.limits import cholesky_instructions
+
+    # Powers of two scale the diagonal to magnitude 1, so that no pivot of a graded matrix is small.
+    diagonal = a.diagonal(dim1=-2, dim2=-1)
+    root = batches.root_of_power(diagonal).unsqueeze(-1)
+    a = a / root / root.mT
+    batch, n = a.shape[0], a.shape[-1]
+    copies = max(1, min(batch, TILE // n))
+    length = -(-cholesky_instructions(n) // copies)
+    found: Tensor = batches.launched(launch, cholesky, (a,), length, copies)
+    return found * root
+
+
 def _cholesky_product(a: Tensor) -> Tensor:
     factor = cholesky(a).double()
     return factor @ factor.mT
@@ -331,9 +262,9 @@ def _cholesky_product(a: Tensor) -> Tensor:
 CHOLESKY = batches.Batched(
     "cholesky",
     reference=_cholesky,
-    backward=rules.cholesky_backward,
-    jvp=rules.cholesky_jvp,
-    from_result=True,
+    launch=cholesky_launch,
+    backward=_cholesky_backward,
+    jvp=_cholesky_jvp,
     by_parts=_cholesky_by_parts,
     flops=batches.cubes(1 / 3),
     unsuited=batches.up_to("CHOLESKY_ORDER"),
@@ -356,12 +287,6 @@ CHOLESKY = batches.Batched(
 )
 
 
-def run_lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return P, L and U with ``a = P @ L @ U``."""
-    p, lower, upper = LU.of(a) if kernels_wanted() else torch.linalg.lu(a)
-    return p, lower, upper
-
-
 def _lu(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     p, lower, upper = torch.linalg.lu(a)
     return p, lower, upper
@@ -372,6 +297,65 @@ def _lu_by_parts(real: Callable[..., Any], a: Tensor) -> tuple[Tensor, Tensor, T
     return p.to(a.dtype), joined_blocks(lower), joined_blocks(upper)
 
 
+def _lu_backward(grads: Gradients, needed: Needed, a: Tensor, *, result: Any) -> Gradients:
+    """Return P L^-T (tril(L^T Gl, -1) + triu(Gu U^T)) U^-T, with the squares of L and U.
+
+    Rows below them are ``L2 = A2 U^-1``, columns beside them ``U2 = L^-1 A2``.
+    """
+    p, lower, upper = result
+    k = upper.shape[-2]
+    for_lower, for_upper = rules.or_zeros(grads[1], lower), rules.or_zeros(grads[2], upper)
+    square_l, square_u = lower[..., :k, :], upper[..., :k]
+    below = solve_triangular(square_u.mH, for_lower[..., k:, :], upper=False, left=False)
+    beside = solve_triangular(square_l.mH, for_upper[..., k:], upper=True)
+    for_lower = for_lower[..., :k, :] - beside @ upper[..., k:].mH
+    for_upper = for_upper[..., :k] - lower[..., k:, :].mH @ below
+    inner = (square_l.mH @ for_lower).tril(-1) + (for_upper @ square_u.mH).triu()
+    inner = solve_triangular(square_l.mH, inner, upper=True)
+    inner = solve_triangular(square_u.mH, inner, upper=False, left=False)
+    inner = torch.cat([inner, below], -2)
+    return (p @ torch.cat([inner, beside], -1) if a.shape[-1] > k else p @ inner,)
+
+
+def _lu_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """Return L tril(X, -1) and triu(X) U with X = L^-1 P^T T U^-1; P does not move."""
+    p, lower, upper = result
+    k = upper.shape[-2]
+    given, square_l, square_u = p.mH @ rules.given(tangents[0]), lower[..., :k, :], upper[..., :k]
+    inner = solve_triangular(square_l, given[..., :k, :k], upper=False)
+    inner = solve_triangular(square_u, inner, upper=True, left=False)
+    of_lower, of_upper = square_l @ inner.tril(-1), inner.triu() @ square_u
+    below = given[..., k:, :k] - lower[..., k:, :] @ of_upper
+    beside = given[..., :k, k:] - of_lower @ upper[..., k:]
+    below = solve_triangular(square_u, below, upper=True, left=False)
+    beside = solve_triangular(square_l, beside, upper=False)
+    return torch.zeros_like(p), torch.cat([of_lower, below], -2), torch.cat([of_upper, beside], -1)
+
+
+def _lu_launch(launch: Launcher, a: Tensor, paired: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+    """Return P (b, m, m), L (b, m, k) and U (b, k, n).
+
+    If ``paired``, a is ``parts`` (b, m, 2 n) of complex matrices, and L and U are real forms. U of
+    a singular matrix has zero, or nearly zero, on its diagonal.
+    """
+    from trnsolver._kernels.limits import lu_instructions
+    from trnsolver._kernels.lu import lu
+
+    step = 2 if paired else 1
+    m, n = a.shape[-2], a.shape[-1] // step
+    order, k = max(m, n), min(m, n)
+    # Rows of zeros are no pivots before all others are, and columns of zeros change nothing.
+    a, root = batches.scaled(torch.nn.functional.pad(a, (0, step * (order - n), 0, order - m)))
+    length = step * lu_instructions(order)
+    p, lower, upper = batches.launched(launch, lu, (a,), length, paired)
+    upper = upper * root.unsqueeze(-1) * root.unsqueeze(-1)
+    return (
+        p[:, :m, : step * m : step],
+        lower[:, : step * m, : step * k],
+        upper[:, : step * k, : step * n],
+    )
+
+
 def _lu_products(*matrices: Tensor) -> tuple[Tensor, ...]:
     return tuple(p @ lower @ upper for p, lower, upper in (map(widest, lu(a)) for a in matrices))
 
@@ -379,9 +363,9 @@ def _lu_products(*matrices: Tensor) -> tuple[Tensor, ...]:
 LU = batches.Batched(
     "lu",
     reference=_lu,
-    backward=rules.lu_backward,
-    jvp=rules.lu_jvp,
-    from_result=True,
+    launch=_lu_launch,
+    backward=_lu_backward,
+    jvp=_lu_jvp,
     by_parts=_lu_by_parts,
     flops=batches.cubes(2 / 3),
     unsuited=batches.up_to("LU_ORDER"),
@@ -399,71 +383,6 @@ LU = batches.Batched(
             lambda *matrices: matrices,
             "the matrix itself",
             lambda a, b: batches.rows_bound(embedded(b)),  # sums have twice as many terms
-        ),
-    ),
-)
-
-
-def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the reduced factors of matrices of any shape."""
-    if not kernels_wanted():
-        return (pays("qr", a) and batched_qr(a)) or tuple(torch.linalg.qr(a))
-    rows, columns = a.shape[-2:]
-    q, r = QR.of(a[..., : min(rows, columns)])
-    if rows < columns:
-        r = torch.cat([r, gemm(1.0, q, a[..., rows:], transA="C")], -1)
-    return q, r
-
-
-def _qr(a: Tensor) -> tuple[Tensor, Tensor]:
-    q, r = torch.linalg.qr(a)
-    return q, r
-
-
-def _qr_unsuited(a: Tensor) -> str:
-    from trnsolver._kernels.limits import qr_bytes
-
-    return batches.too_large(qr_bytes(*(real_length(a, side) for side in a.shape[-2:])))
-
-
-def _qr_by_parts(real: Callable[..., Any], a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the factors with a positive diagonal of R, which are unique for full rank.
-
-    For dependent columns they are not; the kernel keeps pairs of columns of the real form equal to
-    one complex column.
-    """
-    q, r = real(embedded(a), True)
-    return joined_blocks(q), with_real_diagonal(joined_blocks(r))
-
-
-def _qr_products(a: Tensor) -> tuple[Tensor, Tensor]:
-    q, r = (x.double() for x in qr(a))
-    return q @ r, q.mT @ q
-
-
-QR = batches.Batched(
-    "qr",
-    reference=_qr,
-    backward=rules.qr_backward,
-    jvp=rules.qr_jvp,
-    from_result=True,
-    by_parts=_qr_by_parts,
-    flops=batches.cubes(4.0),
-    unsuited=_qr_unsuited,
-    examples={
-        "cholqr2": batches.definite_example,
-        "hutch_plus_plus": lambda: batches.definite_example(6),
-        "qr": batches.definite_example,
-    },
-    evidence=(
-        Case(
-            "cholesky_qr",
-            "QR",
-            lambda: (random_tensor(140, 30),),
-            _qr_products,
-            batches.with_identity,
-            "the matrix itself",
-            batches.rows_bound,
         ),
     ),
 )

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.backend.fallback import callers_level
+from trnsci.core.backend.launch import Launcher, on_both_cores
 from trnsci.core.errors import AccuracyWarning, FlagError, NotPositiveDefiniteError, ShapeError
 from trnsci.core.examples import Case
 from trnsci.core.iterations import (
@@ -211,6 +212,18 @@ def _distance(product: Tensor, eye: Tensor) -> Tensor:
     return torch.linalg.matrix_norm(product - eye) / eye.shape[-1] ** 0.5
 
 
+def _inv_sqrt_launch(
+    launch: Launcher, a: Tensor, max_iter: int, tol: float
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return z (b, n, n), steps (b,) and residuals (b,)."""
+    from trnsolver._kernels.limits import root_instructions
+    from trnsolver._kernels.newton_schulz import inverse_root
+
+    kernel, length = on_both_cores(launch, inverse_root), root_instructions(a.shape[-1])
+    z, steps, residual = batches.launched(launch, kernel, (a,), length, max_iter, tol)
+    return z, steps[:, 0], residual[:, 0]
+
+
 def _exact_inverse_root(a: Tensor) -> Tensor:
     w, v = torch.linalg.eigh(a.double())
     return (v * w.rsqrt()) @ v.mT
@@ -219,6 +232,7 @@ def _exact_inverse_root(a: Tensor) -> Tensor:
 INV_SQRT_SPD_NS = batches.Batched(
     "inv_sqrt_spd_ns",
     reference=_fixed_inv_sqrt,
+    launch=_inv_sqrt_launch,
     by_parts=by_form,
     flops=batches.cubes_per_step(6.0),
     unsuited=batches.up_to("ROOT_ORDER"),

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
+from trnsci.core.backend.launch import Launcher, on_both_cores
 from trnsci.core.errors import FlagError
 from trnsci.core.examples import Case, Example, example
 from trnsci.core.iterations import OnFailure, Solution, plot_residuals
@@ -323,6 +324,18 @@ def _cg_shape(a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int) -> tu
     return torch.empty_like(b), b.real.new_empty(b.shape[0], max_iter + 1)
 
 
+def _cg_launch(
+    launch: Launcher, a: Tensor, rhs: Tensor, x0: Tensor, tol: float, max_iter: int
+) -> tuple[Tensor, Tensor]:
+    """Return x (b, n) and residuals (b, max_iter + 1)."""
+    from trnsolver._kernels.cg import conjugate_gradients
+    from trnsolver._kernels.limits import cg_instructions
+
+    kernel, length = on_both_cores(launch, conjugate_gradients), cg_instructions(a.shape[-1])
+    x, residuals = batches.launched(launch, kernel, (a, rhs, x0), length, tol, max_iter)
+    return x, residuals
+
+
 def _cg_by_parts(
     real: Callable[..., Any], a: Tensor, b: Tensor, x0: Tensor, tol: float, max_iter: int
 ) -> tuple[Tensor, Tensor]:
@@ -363,10 +376,10 @@ def _cg_example() -> Example:
 CG = batches.Batched(
     "cg",
     reference=_fixed_cg,
+    launch=_cg_launch,
     fake=_cg_shape,
     backward=_cg_backward,
     jvp=_cg_jvp,
-    from_result=True,
     by_parts=_cg_by_parts,
     flops=lambda a, b, x0, tol, max_iter: 2.0 * a.numel() * max_iter,
     unsuited=batches.up_to("CG_ORDER"),

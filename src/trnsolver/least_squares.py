@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ConvergenceError, FlagError, LinAlgError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite
@@ -22,7 +24,7 @@ from trnsolver._paths.arguments import (
     restored,
     right_side,
 )
-from trnsolver.singular_values import svd_unsuited
+from trnsolver.singular_values import svd_launch, svd_unsuited
 
 __all__ = ["LeastSquares", "lstsq", "pinv"]
 
@@ -169,13 +171,49 @@ def _pseudo_inverse(a: Tensor, rcond: float) -> Tensor:
     return found
 
 
+def _pinv_backward(
+    grads: Gradients, needed: Needed, a: Tensor, *options: float, result: Any
+) -> Gradients:
+    """Return the gradient by A of its pseudo-inverse P at constant rank (Golub and Pereyra 1973).
+
+    It is ``-P^T G P^T + (I - A P) G^T P P^T + P^T P G^T (I - P A)``. The singular values, the
+    second result, are returned to callers without derivatives.
+    """
+    p = result[0]
+    grad = rules.or_zeros(grads[0], p)
+    pt, gt = p.mH, grad.mH
+    left, right = gt @ (p @ pt), (pt @ p) @ gt
+    found = left - a @ (p @ left) + right - (right @ p) @ a - pt @ grad @ pt
+    return found, None, None
+
+
+def _pinv_jvp(tangents: Tangents, a: Tensor, *options: float, result: Any) -> tuple[Tensor, Tensor]:
+    """Return ``-P T P + P P^T T^T (I - A P) + (I - P A) T^T P^T P``, and zeros."""
+    p, s = result
+    tangent = rules.given(tangents[0])
+    pt, tt = p.mH, tangent.mH
+    left, right = (p @ pt) @ tt, tt @ (pt @ p)
+    found = left - (left @ a) @ p + right - p @ (a @ right) - p @ tangent @ p
+    return found, torch.zeros_like(s)
+
+
+def _pinv_launch(
+    launch: Launcher, a: Tensor, rcond: float, max_sweeps: int
+) -> tuple[Tensor, Tensor]:
+    """Return p (b, n, m) and s (b, n), descending, for m >= n."""
+    u, s, vh = svd_launch(launch, a, max_sweeps)
+    kept = s > rcond * s[..., :1]
+    inverse = torch.where(kept, 1 / torch.where(kept, s, 1.0), 0.0)
+    return (vh.mH * inverse.unsqueeze(-2)) @ u.mH, s
+
+
 PINV = batches.Batched(
     "pinv",
     dtypes=("float32", "complex64"),
     reference=_pinv,
-    backward=rules.pinv_backward,
-    jvp=rules.pinv_jvp,
-    from_result=True,
+    launch=_pinv_launch,
+    backward=_pinv_backward,
+    jvp=_pinv_jvp,
     flops=batches.cubes(14.0),
     unsuited=svd_unsuited,
     examples={"lstsq": batches.definite_system, "pinv": batches.definite_example},

@@ -33,8 +33,8 @@ from trnsolver._paths.arguments import (
     square_matrix,
 )
 from trnsolver.eigen import Eigenpairs, run_eigh
-from trnsolver.factor import run_qr
 from trnsolver.operators import OperatorLike, as_operator
+from trnsolver.orthogonal import run_qr
 from trnsolver.singular_values import SVDFactors, run_svd
 
 __all__ = ["Nystrom", "Seed", "Trace", "eigh_randomized", "hutch_plus_plus", "nystrom", "rsvd"]

@@ -41,7 +41,7 @@ from trnsolver._factors.forms import columns as real_columns
 from trnsolver._factors.forms import joined_columns, of_columns
 from trnsolver._library import kernels_wanted
 from trnsolver._paths.arguments import batch_of, batch_shape, restored, singular
-from trnsolver.factor import run_lu
+from trnsolver.factor import LU
 
 __all__ = ["AccurateSolution", "SolveInfo", "accurate_solution"]
 
@@ -269,7 +269,7 @@ class _Factor(NamedTuple):
 def _factor(a: Tensor) -> _Factor | None:
     """Return an LU factor, or None if a pivot is zero or NaN."""
     if kernels_wanted():
-        p, lower, upper = run_lu(a)
+        p, lower, upper = LU.of(a)
         if not bool(torch.isfinite(upper).all()) or bool((upper.diagonal() == 0).any()):
             return None
         return _Factor(lower.tril(-1) + upper, p)

@@ -6,10 +6,10 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import whole
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import FlagError
 from trnsci.core.examples import Case
 from trnsci.core.iterations import OnFailure, checked_action, report_failure
-from trnsci.core.numbers.planes import real_length
 from trnsci.core.numbers.products import matmul
 from trnsci.core.numbers.values import concrete
 from trnsci.core.testing import random_tensor
@@ -140,10 +140,8 @@ def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) ->
     Each step is ``X <- first X + (third G + fifth G^2) X`` with the Gram matrix ``G = X X^H`` of
     the shorter side.
     """
-    if kernels_wanted():
-        found: Tensor = MSIGN.of(x, steps, *coefficients)
-        return found
-    return _fixed_msign(x, steps, *coefficients)
+    found: Tensor = MSIGN.of(x, steps, *coefficients)
+    return found
 
 
 def _fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float) -> Tensor:
@@ -169,10 +167,17 @@ def _in_gram_form(
     return x.mH if tall else x
 
 
-def _msign_unsuited(a: Tensor, *rest: object) -> str:
-    from trnsolver._kernels.limits import msign_bytes
+def _msign_launch(
+    launch: Launcher, a: Tensor, steps: int, first: float, third: float, fifth: float
+) -> Tensor:
+    from trnsolver._kernels.limits import msign_instructions
+    from trnsolver._kernels.newton_schulz import msign
 
-    return batches.too_large(msign_bytes(*(real_length(a, side) for side in a.shape[-2:])))
+    if steps == 0:
+        return a.clone()
+    length = msign_instructions(a.shape[-2], a.shape[-1], steps)
+    found: Tensor = batches.launched(launch, msign, (a,), length, steps, first, third, fifth)
+    return found
 
 
 def gram_steps(gram: Tensor, steps: int, coefficients: tuple[float, float, float]) -> Tensor:
@@ -195,9 +200,10 @@ def _exact_sign(a: Tensor) -> Tensor:
 MSIGN = batches.Batched(
     "msign",
     reference=_fixed_msign,
+    launch=_msign_launch,
     by_parts=by_form,
     flops=batches.cubes_per_step(6.0),
-    unsuited=_msign_unsuited,
+    unsuited=batches.within("msign_bytes"),
     examples={"msign": batches.definite_example, "orthogonalize": batches.definite_example},
     evidence=(
         Case(

@@ -1,4 +1,7 @@
-"""Validation cases of the trnsparse kernels, on ragged patterns against dense float64."""
+"""Validation cases of the trnsparse kernels, on ragged patterns against dense float64.
+
+Those of operations in the modules of their public functions are with the operations.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from torch import Tensor
 import trnsparse
 from trnsci.core.evidence import Case, product_bound
 from trnsci.core.testing import random_tensor
+from trnsparse._library import LIBRARY
 
 __all__ = ["CASES"]
 
@@ -47,16 +51,6 @@ def _products(dense: Tensor, columns: int) -> tuple[Any, Tensor, Tensor]:
 def _tiled() -> tuple[Any, Tensor, Tensor]:
     x = random_tensor(300, 260)
     return _products(torch.where(x > 0.5, x, 0.0), 70)
-
-
-def _screened() -> tuple[Tensor, Tensor, Tensor, float]:
-    bounds = torch.logspace(0, -6, 260)
-    return random_tensor(260, 260), bounds**2, random_tensor(260, 50, seed=1), 1.1e-3
-
-
-def _kept(a: Tensor, integrals: Tensor, b: Tensor, threshold: float) -> Tensor:
-    product = torch.outer(integrals.double(), integrals.double())
-    return torch.where(product > threshold, a.double(), 0.0)
 
 
 def _heads() -> tuple[Tensor, Tensor, Tensor, Any]:
@@ -212,15 +206,7 @@ CASES = (
         _DENSE,
         lambda matrix, dense, b: product_bound(dense, b),
     ),
-    Case(
-        "screened_spmm",
-        "screened product",
-        _screened,
-        trnsparse.screened_spmm,
-        lambda a, integrals, b, cut: _kept(a, integrals, b, cut) @ b.double(),
-        _DENSE,
-        lambda a, integrals, b, cut: product_bound(_kept(a, integrals, b, cut), b),
-    ),
+    *LIBRARY.evidence(),
     Case(
         "attention",
         "block-sparse attention",

@@ -9,6 +9,7 @@ import torch
 
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
+from trnsparse._library import LIBRARY
 from trnsparse.formats import BSRMatrix, CSRMatrix
 from trnsparse.masks import causal_mask
 
@@ -41,7 +42,7 @@ _SCREENING = {
         for name in ["count_quartets", "schwarz_bounds", "screen_quartets", "sparsity_stats"]
     },
     "density_screen": example(_INTEGRALS, _A),
-    "screened_spmm": example(_A, _INTEGRALS[0], _B, 1e-3),
+    **LIBRARY.examples(),
 }
 _OTHERS = {
     "block_jacobi_preconditioner": example(_BLOCKS),

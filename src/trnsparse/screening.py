@@ -13,13 +13,15 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
-from trnsci.core.backend.derivatives import total
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import DTypeError, FlagError, OperandError
+from trnsci.core.evidence import product_bound
+from trnsci.core.examples import Case, Example, example
 from trnsci.core.numbers.conversions import real_dtype
 from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsci.core.numbers.values import concrete, inert
+from trnsci.core.testing import random_tensor
 from trnsci.core.tiles.hardware import TILE
 from trnsparse._library import LIBRARY, no_kernel
 from trnsparse._paths.operands import leading_columns, several_columns
@@ -269,17 +271,6 @@ def _screened_backward(
     return by_a, None, None, by_b, None
 
 
-def _screened_jvp(
-    tangents: Any, a: Tensor, row_bounds: Tensor, col_bounds: Tensor, b: Tensor, cutoff: float
-) -> Tensor:
-    parts = []
-    if tangents[0] is not None:
-        parts.append(SCREENED_SPMM(tangents[0], row_bounds, col_bounds, b, cutoff))
-    if tangents[3] is not None:
-        parts.append(SCREENED_SPMM(a, row_bounds, col_bounds, tangents[3], cutoff))
-    return total(parts) if parts else b.new_zeros(a.shape[0], b.shape[1])
-
-
 def _screened_by_parts(
     real: Callable[..., Tensor],
     a: Tensor,
@@ -327,6 +318,21 @@ def _kept_tiles(
     )
 
 
+def _screened_example() -> Example:
+    bounds = torch.rand(4, 4, generator=torch.Generator().manual_seed(9))[0]
+    return example(random_tensor(4, 4), bounds, random_tensor(4, 4, seed=1), 1e-3)
+
+
+def _screened() -> tuple[Tensor, Tensor, Tensor, float]:
+    bounds = torch.logspace(0, -6, 260)
+    return random_tensor(260, 260), bounds**2, random_tensor(260, 50, seed=1), 1.1e-3
+
+
+def _kept(a: Tensor, integrals: Tensor, b: Tensor, threshold: float) -> Tensor:
+    product = torch.outer(integrals.double(), integrals.double())
+    return torch.where(product > threshold, a.double(), 0.0)
+
+
 SCREENED_SPMM = Operation(
     LIBRARY,
     "screened_spmm",
@@ -334,7 +340,19 @@ SCREENED_SPMM = Operation(
     reference=_screened_product,
     by_parts=_screened_by_parts,
     backward=_screened_backward,
-    jvp=_screened_jvp,
+    linear=(0, 3),
     autocast="lower",
     flops=lambda a, row_bounds, col_bounds, b, cutoff: 2.0 * a.numel() * b.shape[-1],
+    examples={"screened_spmm": _screened_example},
+    evidence=(
+        Case(
+            "screened_spmm",
+            "screened product",
+            _screened,
+            screened_spmm,
+            lambda a, integrals, b, cut: _kept(a, integrals, b, cut) @ b.double(),
+            "dense in float64",
+            lambda a, integrals, b, cut: product_bound(_kept(a, integrals, b, cut), b),
+        ),
+    ),
 )

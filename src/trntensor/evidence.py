@@ -8,11 +8,9 @@ from torch import Tensor
 import trntensor
 from trnsci.core.evidence import Case
 from trnsci.core.testing import random_tensor, unit_roundoff
+from trntensor._library import LIBRARY
 
 __all__ = ["CASES"]
-
-_PAIR = "bij,bkj->kib"
-_CHAIN = "ij,jk,kl->il"
 
 
 def _case(kernel: str, title: str, subscripts: str, *shapes: tuple[int, ...]) -> Case:
@@ -47,6 +45,7 @@ def _case(kernel: str, title: str, subscripts: str, *shapes: tuple[int, ...]) ->
 
 
 CASES = (
-    _case("contract", "einsum of two operands", _PAIR, (3, 130, 70), (3, 60, 70)),
-    _case("chain", "fused einsum", _CHAIN, (140, 60), (60, 90), (90, 130)),
+    _case("contract", "einsum of two operands", "bij,bkj->kib", (3, 130, 70), (3, 60, 70)),
+    _case("chain", "fused einsum", "ij,jk,kl->il", (140, 60), (60, 90), (90, 130)),
+    *LIBRARY.evidence(),
 )

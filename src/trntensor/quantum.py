@@ -5,16 +5,29 @@ from __future__ import annotations
 from functools import partial
 from typing import Any, overload
 
+import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, tensor
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import ShapeError
 from trnsci.core.examples import Example, example
-from trnsci.core.pair_energies import energy_of_all_pairs, rules_of_all_pairs
+from trnsci.core.numbers.conversions import dtype_name
+from trnsci.core.pair_energies import (
+    energy_of_all_pairs,
+    orbitals_at_once,
+    rules_of_all_pairs,
+)
 from trnsci.core.testing import random_tensor
 from trntensor._library import LIBRARY
-from trntensor._paths.operations import CONTRACT, DOUBLEFLOAT_CONTRACT, Contraction, too_deep
+from trntensor._paths.operations import (
+    CONTRACT,
+    DOUBLEFLOAT_CONTRACT,
+    Contraction,
+    contract_launch,
+    too_deep,
+)
 from trntensor._paths.precision import checked_precision, with_precision
 from trntensor.contraction import einsum
 from trntensor.parallel import ShardedTensor
@@ -71,13 +84,44 @@ def _product(operation: Contraction, left: Tensor, right: Tensor, transposed: bo
     return operation.of(left, right, "ap", "bp" if transposed else "pb", "ab")
 
 
+def _mp2_launch(launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor) -> Tensor:
+    from trnblas.nki import kernels  # here, because it imports NKI
+
+    occupied, virtual = (eps.to(torch.float32) for eps in (eps_occ, eps_vir))
+    if b.shape[2] <= kernels.most_functions(dtype_name(b.dtype)):
+        return launch(kernels.batched_pair_energy, b, occupied, virtual).reshape(())
+    # The panels of one orbital do not fit in SBUF, so its integrals are stored in HBM: two
+    # launches per orbital. Integrals of 16-bit factors would be rounded to 16 bits there.
+    b = b.float()
+    flat = b.flatten(0, 1)
+    parts = []
+    for i in range(b.shape[0]):
+        t = contract_launch(launch, b[i], flat, "ap,bp->ab")
+        parts.append(launch(kernels.mp2_energy, t, occupied[i : i + 1], occupied, virtual))
+    return torch.stack(parts).sum()
+
+
+def _doublefloat_mp2_launch(
+    launch: Launcher, b: Tensor, eps_occ: Tensor, eps_vir: Tensor
+) -> Tensor:
+    from trnblas.nki.launches import doublefloat_energy, doublefloat_product
+
+    nocc, nvir, _ = b.shape
+    flat = b.flatten(0, 1)
+    size = orbitals_at_once(nocc, nvir)
+    total = b.new_zeros(())
+    for i in range(0, nocc, size):
+        t = doublefloat_product(launch, b[i : i + size].flatten(0, 1), flat.mT)
+        total = total + doublefloat_energy(launch, t, eps_occ[i : i + size], eps_occ, eps_vir)
+    return total
+
+
 def _energy(name: str, products: Contraction, **declaration: Any) -> Operation:
     """Return an operation whose derivatives are products by a contraction."""
     return Operation(
         LIBRARY,
         name,
         reference=energy_of_all_pairs,
-        launch=f"trntensor._paths.kernel_path:{name}",
         flops=lambda b, *rest: 1.0 * b.numel() * b.shape[0] * b.shape[1],
         **rules_of_all_pairs(partial(_product, products)),
         **declaration,
@@ -89,10 +133,13 @@ def _energy_example() -> Example:
     return example(random_tensor(2, 2, 3), -1 - squares, 1 + squares)
 
 
-MP2_ENERGY = _energy("mp2_energy", CONTRACT, examples={"mp2_energy": _energy_example})
+MP2_ENERGY = _energy(
+    "mp2_energy", CONTRACT, launch=_mp2_launch, examples={"mp2_energy": _energy_example}
+)
 DOUBLEFLOAT_MP2_ENERGY = _energy(
     "doublefloat_mp2_energy",
     DOUBLEFLOAT_CONTRACT,
+    launch=_doublefloat_mp2_launch,
     dtypes=("float64",),
     unsuited=lambda b, *rest: too_deep(b.shape[2]),
 )

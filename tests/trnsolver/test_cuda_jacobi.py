@@ -5,7 +5,9 @@ import torch
 from torch.autograd import forward_ad
 
 import trnsolver
-from trnsolver._paths.cuda.batched import batched_eigh, batched_svd
+from trnsolver._paths.cuda import batched
+from trnsolver.eigen import _eigh_backward
+from trnsolver.singular_values import _svd_backward
 
 from .cuda_numbers import normal
 
@@ -15,6 +17,14 @@ if not torch.cuda.is_available():
 pytestmark = pytest.mark.cuda
 
 DTYPES = (torch.float32, torch.float64)
+
+
+def batched_eigh(a):
+    return batched.batched_eigh(a, _eigh_backward)
+
+
+def batched_svd(a):
+    return batched.batched_svd(a, _svd_backward)
 
 
 def symmetric(*shape, dtype=torch.float64):

@@ -6,7 +6,8 @@ import pytest
 import torch
 
 import trnsolver
-from trnsolver._paths.cuda.batched import batched_qr
+from trnsolver._paths.cuda import batched
+from trnsolver.orthogonal import _qr_backward
 
 from .cuda_numbers import normal
 
@@ -16,6 +17,10 @@ if not torch.cuda.is_available():
 pytestmark = pytest.mark.cuda
 
 DTYPES = (torch.float32, torch.float64)
+
+
+def batched_qr(a):
+    return batched.batched_qr(a, _qr_backward)
 
 
 def assert_factors(a, q, r):

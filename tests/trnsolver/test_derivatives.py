@@ -11,10 +11,11 @@ from torch.func import grad, jvp, vjp, vmap
 import trnsolver
 from each_case import each_case
 from trnsci.core.testing import random_tensor
-from trnsolver._paths import derivatives as rules
+from trnsolver._library import LIBRARY
 from trnsolver.eigen import EIGH
-from trnsolver.factor import CHOLESKY, LU, QR
+from trnsolver.factor import CHOLESKY, LU
 from trnsolver.iterative import CG, _cg_backward, _cg_jvp
+from trnsolver.orthogonal import QR
 from trnsolver.singular_values import SVD
 
 # What torch does when forward mode is first used.
@@ -79,8 +80,8 @@ def test_rules_agree_with_torch(name):
     if rule == "lu":
         grads = (torch.zeros_like(grads[0]), *grads[1:])
     given = grads if isinstance(result, tuple) else grads[0]
-    backward = getattr(rules, f"{rule}_backward")
-    (found, *_) = backward(given, (True,), a, *options, result=result)
+    operation = LIBRARY.operations[rule]
+    (found, *_) = operation._backward(given, (True,), a, *options, result=result)
     (want,) = vjp(reference, a)[1](given)
     if rule == "cholesky":  # torch leaves a part that no Hermitian tangent has
         want = (want + want.mH) / 2
@@ -89,7 +90,7 @@ def test_rules_agree_with_torch(name):
     )
 
     tangent = _direction(name, a, 9)
-    found = getattr(rules, f"{rule}_jvp")((tangent,), a, *options, result=result)
+    found = operation._jvp((tangent,), a, *options, result=result)
     want = jvp(reference, (a,), (tangent,))[1]
     for mine, theirs in zip(_parts(found), _parts(want), strict=True):
         scale = max(1.0, float(theirs.abs().max()))

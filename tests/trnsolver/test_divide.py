@@ -8,27 +8,21 @@ from each_case import each_case
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ConvergenceError
 from trnsolver._eigen import divide
-from trnsolver._eigen.divide import Kernels, divided_eigh
-from trnsolver._paths import kernel_path
+from trnsolver._eigen.divide import divided_eigh
+from trnsolver.eigen import eigh_by_division
 
 from .kernels.harness_solver import diagonalises, lower_only, symmetric, with_spectrum
 
 
-def on_torch():
-    """Kernels that count the small problems."""
+def divided(a, smallest):
+    """Return eigenpairs on torch, and the orders of the small problems."""
     orders = []
 
     def small(a):
         orders.append(a.shape[0])
         return tuple(torch.linalg.eigh(a))
 
-    kernels = Kernels(
-        lambda a, b, turned: (a.mT if turned else a) @ b,
-        torch.linalg.cholesky,
-        lambda factor, b: torch.linalg.solve_triangular(factor, b.mT, upper=False).mT,
-        small,
-    )
-    return kernels, orders
+    return *divided_eigh(a, smallest, torch.linalg.cholesky, small), orders
 
 
 MATRICES = {
@@ -45,31 +39,28 @@ MATRICES = {
 @each_case("name", MATRICES)
 def test_on_torch(name):
     a = MATRICES[name]
-    kernels, orders = on_torch()
-    w, v = divided_eigh(torch.from_numpy(lower_only(a)).nan_to_num(), 16, kernels)
+    w, v, orders = divided(torch.from_numpy(lower_only(a)).nan_to_num(), 16)
     assert diagonalises(a, w.numpy(), v.numpy())
     assert max(orders, default=0) <= 16
     assert a.shape[0] not in orders
 
 
 def test_a_spectrum_that_cannot_be_divided_is_named(monkeypatch):
-    kernels, _ = on_torch()
     by_turns = torch.diag(torch.tensor([1.0, -1.0] * 10))
-    monkeypatch.setattr(divide, "_sign", lambda x, kernels: by_turns)
+    monkeypatch.setattr(divide, "_sign", lambda x: by_turns)
     with pytest.raises(ConvergenceError, match="eigh: 4 divisions of a spectrum of 20 values"):
-        divided_eigh(torch.from_numpy(symmetric(20)), 8, kernels)
+        divided(torch.from_numpy(symmetric(20)), 8)
 
 
 def test_on_the_simulator():
     a = symmetric(9)
     launch = Launcher("simulator")
-    w, v = kernel_path.eigh_by_division(launch, torch.from_numpy(a)[None], 10, 6)
+    w, v = eigh_by_division(launch, torch.from_numpy(a)[None], 10, 6)
     assert diagonalises(a, w[0].numpy(), v[0].numpy())
     assert launch.launches > 2
 
 
-def test_noise_in_the_place_of_products_is_seen():
-    kernels, _ = on_torch()
+def test_noise_in_the_place_of_products_is_seen(monkeypatch):
     a = torch.from_numpy(symmetric(20))
     count = iter(range(1000))
 
@@ -77,8 +68,9 @@ def test_noise_in_the_place_of_products_is_seen():
         exact = (x.mT if turned else x) @ y
         return torch.randn(exact.shape) if next(count) > 60 else exact
 
+    monkeypatch.setattr(divide, "product", noisy)
     try:
-        w, v = divided_eigh(a, 8, kernels._replace(product=noisy))
+        w, v, _ = divided(a, 8)
     except (ConvergenceError, RuntimeError):
         return
     assert not diagonalises(a.numpy(), w.numpy(), v.numpy())

@@ -156,3 +156,14 @@ def test_derivatives_of_bounds_are_zero_where_there_is_nothing():
     assert curvature[:3].tolist() == pytest.approx([0.0, -1 / 32, -1 / 108])
     _, tangent = torch.func.jvp(ts.schwarz_bounds, (x.detach()[:2],), (torch.ones_like(x[:2]),))
     assert tangent.tolist() == pytest.approx([0.0, 1 / 4])
+
+
+@each_case("backend", ["pytorch", "simulator"])
+def test_a_screened_product_has_no_derivative_by_the_bounds(backend):
+    Q, tangent = torch.tensor([1.0, 0.5, 0.1]), torch.ones(3)
+    with ts.backend(backend):
+        found, moved = torch.func.jvp(
+            lambda q: ts.screened_spmm(torch.ones(3, 3), q, torch.ones(3, 2), 0.2), (Q,), (tangent,)
+        )
+    assert found.any()
+    assert not moved.any()

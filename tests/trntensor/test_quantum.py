@@ -9,9 +9,9 @@ import torch
 import trnblas
 import trntensor
 from each_case import each_case
+from trnblas.nki import kernels
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation, unit_roundoff
-from trntensor._paths import kernel_path
 
 
 def problem(nocc, nvir, naux, dtype=torch.float64):
@@ -98,7 +98,7 @@ def test_gradients_of_the_energy_by_16_bit_factors(dtype):
 @each_case("dtype", [torch.float16, torch.bfloat16], ids=str)
 def test_stored_integrals_of_16_bit_factors_are_float32(dtype, monkeypatch):
     """Integrals of 200 squared times 20 overflow float16, and bfloat16 would round them."""
-    monkeypatch.setattr(kernel_path.energy_kernels, "most_functions", lambda dtype: 8)
+    monkeypatch.setattr(kernels, "most_functions", lambda dtype: 8)
     b, eps_occ, eps_vir = problem(2, 5, 20, dtype=dtype)
     tensors = 100 + 300 * b.abs(), eps_occ, eps_vir
     want, size = by_definition(*tensors)
@@ -108,7 +108,7 @@ def test_stored_integrals_of_16_bit_factors_are_float32(dtype, monkeypatch):
 
 
 def test_many_auxiliary_functions_go_through_memory(monkeypatch):
-    monkeypatch.setattr(kernel_path.energy_kernels, "most_functions", lambda dtype: 8)
+    monkeypatch.setattr(kernels, "most_functions", lambda dtype: 8)
     tensors = [x.float() for x in problem(2, 5, 20)]
     want, size = by_definition(*tensors)
     with trntensor.backend("simulator"), launched("contract", "mp2_energy"):

@@ -14,13 +14,11 @@ import torch
 from torch import Tensor
 
 from trnsolver._eigen.tournament import slot_permutation
-
-Rotated = Callable[[Tensor], tuple[Tensor, Tensor, Tensor]]
-Product = Callable[[Tensor, Tensor, bool], Tensor]
+from trnsolver._factors.forms import product
 
 
 def block_jacobi_svd(
-    a: Tensor, groups: int, sweeps: int, rotated_pair: Rotated, product: Product
+    a: Tensor, groups: int, sweeps: int, rotated_pair: Callable[[Tensor], tuple[Tensor, ...]]
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Return U, singular values in descending order, V^T, and the largest cosine in U.
 
@@ -30,7 +28,6 @@ def block_jacobi_svd(
         sweeps: Largest number of sweeps over all pairs of groups.
         rotated_pair: Returns thin factors of paired groups, (batch, m, 2 n / groups), after some
             rotations, with columns in unchanged order, as the tournament requires.
-        product: Returns ``op(a) @ b`` of batches, from a, b and whether a is transposed.
     """
     batch, _, n = a.shape
     half = -(-n // groups)

@@ -5,20 +5,19 @@ m and (I - S) / 2 onto the others. Orthonormal bases Q of both, from products wi
 make Q^T A Q block diagonal. The blocks are divided recursively until they are small enough for the
 kernel. Nakatsukasa and Higham 2013, with polynomials instead of rational functions.
 
-Operations with kernels are arguments, so that the same code runs on a NeuronCore, on the simulator
-and on torch.
+Products and triangular solutions are those of trnblas, on the backend that is set for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from trnblas import trsm
 from trnsci.core.errors import ConvergenceError
-from trnsolver._factors.forms import symmetric_part
+from trnsolver._factors.forms import product, symmetric_part
 
 _STEEP = (3.4445, -4.7750, 2.0315)
 """A step with slope 3.4 at zero that keeps larger values between 0.7 and 1.2."""
@@ -30,49 +29,40 @@ _TRIES = 4
 _LONGEST_STEP = 2.0**-12
 
 
-class Kernels(NamedTuple):
-    """The operations used by the division.
-
-    Attributes:
-        product: Returns ``alpha * op(a) @ op(b)``, from alpha, a, b and whether a is transposed.
-        cholesky: Returns the lower factor.
-        solve: Returns X with ``X @ L.T = B`` for a lower L, from L and B.
-        eigh: Returns the eigenpairs of a small matrix.
-    """
-
-    product: Callable[[Tensor, Tensor, bool], Tensor]
-    cholesky: Callable[[Tensor], Tensor]
-    solve: Callable[[Tensor, Tensor], Tensor]
-    eigh: Callable[[Tensor], tuple[Tensor, Tensor]]
+Factor = Callable[[Tensor], Tensor]
+Eigh = Callable[[Tensor], tuple[Tensor, Tensor]]
 
 
-def divided_eigh(a: Tensor, smallest: int, kernels: Kernels) -> tuple[Tensor, Tensor]:
+def divided_eigh(a: Tensor, smallest: int, factor: Factor, small: Eigh) -> tuple[Tensor, Tensor]:
     """Return eigenvalues, ascending, and eigenvectors of one symmetric matrix.
 
     Args:
         a: Matrix, (n, n), of which the lower triangle is read.
-        smallest: Largest order for ``kernels.eigh``.
-        kernels: Products, factors and small eigenproblems.
+        smallest: Largest order for ``small``.
+        factor: Returns the lower Cholesky factor.
+        small: Returns the eigenpairs of a small matrix.
 
     Raises:
         ConvergenceError: No division was found that separates the spectrum.
     """
     full = a.tril() + a.tril(-1).mT
-    w, v = _divided(full, smallest, kernels, float(full.abs().max()))
+    w, v = _divided(full, smallest, factor, small, float(full.abs().max()))
     # Rounding errors of the divisions accumulate; one refinement step removes most of them.
-    projected = kernels.product(v, kernels.product(full, v, False), True)
-    w, step = pair_correction(projected, kernels.product(v, v, True), _LONGEST_STEP)
-    v = v + kernels.product(v, step, False)
+    projected = product(v, product(full, v, False), True)
+    w, step = pair_correction(projected, product(v, v, True), _LONGEST_STEP)
+    v = v + product(v, step, False)
     eye = torch.eye(v.shape[0], dtype=v.dtype, device=v.device)
-    v = kernels.product(v, 1.5 * eye - 0.5 * kernels.product(v, v, True), False)
+    v = product(v, 1.5 * eye - 0.5 * product(v, v, True), False)
     w, places = w.sort()
     return w, v[:, places]
 
 
-def _divided(a: Tensor, smallest: int, kernels: Kernels, size: float) -> tuple[Tensor, Tensor]:
+def _divided(
+    a: Tensor, smallest: int, factor: Factor, small: Eigh, size: float
+) -> tuple[Tensor, Tensor]:
     n = a.shape[0]
     if n <= smallest:
-        return kernels.eigh(a)
+        return small(a)
     eps = torch.finfo(a.dtype).eps
     eye = torch.eye(n, dtype=a.dtype, device=a.device)
     middle = float(a.diagonal().mean())
@@ -83,22 +73,22 @@ def _divided(a: Tensor, smallest: int, kernels: Kernels, size: float) -> tuple[T
     for attempt in range(_TRIES):
         # If a value is too close to the split point, move it alternately up and down, ever further.
         at = middle + radius * 0.02 * attempt * (-1) ** attempt
-        sign = _sign((a - at * eye) / radius, kernels)
+        sign = _sign((a - at * eye) / radius)
         above = round((n + float(sign.trace())) / 2)
         if not 0 < above < n:
             continue
         basis = torch.cat(
-            [_range(eye - sign, n - above, kernels), _range(eye + sign, above, kernels)], -1
+            [_range(eye - sign, n - above, factor), _range(eye + sign, above, factor)], -1
         )
-        basis = _orthogonalised(basis, kernels)
-        projected = kernels.product(basis, kernels.product(a, basis, False), True)
+        basis = _orthogonalised(basis, factor)
+        projected = product(basis, product(a, basis, False), True)
         low = n - above
         if float(projected[low:, :low].abs().max()) <= 20 * eps * max(size, radius):
             halves = (projected[:low, :low], projected[low:, low:])
-            (w0, v0), (w1, v1) = (_divided(h, smallest, kernels, size) for h in halves)
+            (w0, v0), (w1, v1) = (_divided(h, smallest, factor, small, size) for h in halves)
             vectors = [
-                kernels.product(basis[:, :low].contiguous(), v0, False),
-                kernels.product(basis[:, low:].contiguous(), v1, False),
+                product(basis[:, :low].contiguous(), v0, False),
+                product(basis[:, low:].contiguous(), v1, False),
             ]
             return torch.cat([w0, w1]), torch.cat(vectors, -1)
     raise ConvergenceError(
@@ -106,35 +96,35 @@ def _divided(a: Tensor, smallest: int, kernels: Kernels, size: float) -> tuple[T
     )
 
 
-def _sign(x: Tensor, kernels: Kernels) -> Tensor:
+def _sign(x: Tensor) -> Tensor:
     """Return the sign of a symmetric matrix whose norm is at most 1."""
     for first, third, fifth in (_STEEP,) * _STEEP_STEPS + (_EXACT,) * _EXACT_STEPS:
-        square = kernels.product(x, x, True)
-        inner = third * square + fifth * kernels.product(square, square, True)
-        x = first * x + kernels.product(inner, x, True)
+        square = product(x, x, True)
+        inner = third * square + fifth * product(square, square, True)
+        x = first * x + product(inner, x, True)
         x = symmetric_part(x)
     return x
 
 
-def _range(projector: Tensor, rank: int, kernels: Kernels) -> Tensor:
+def _range(projector: Tensor, rank: int, factor: Factor) -> Tensor:
     """Return an orthonormal basis of the range of a projector, twice its scale, of known rank."""
     n = projector.shape[0]
     generator = torch.Generator().manual_seed(n)
     noise = torch.randn(n, rank, generator=generator, dtype=projector.dtype).to(projector.device)
-    return _orthogonalised(kernels.product(projector, noise / n**0.5, True), kernels)
+    return _orthogonalised(product(projector, noise / n**0.5, True), factor)
 
 
-def _orthogonalised(q: Tensor, kernels: Kernels) -> Tensor:
+def _orthogonalised(q: Tensor, factor: Factor) -> Tensor:
     """Return an orthonormal basis of the span of columns, by Cholesky factors of Gram matrices.
 
     The first pass is shifted, which makes it safe for columns that are nearly dependent.
     """
     eye = torch.eye(q.shape[1], dtype=q.dtype, device=q.device)
     for step in range(_PASSES):
-        gram = kernels.product(q, q, True)
+        gram = product(q, q, True)
         if step < _SHIFTED:
             gram = gram + 16 * torch.finfo(q.dtype).eps * gram.abs().max() * eye
-        q = kernels.solve(kernels.cholesky(gram), q)
+        q = trsm(1.0, factor(gram), q, side="right", uplo="lower", trans=True)
     return q
 
 

@@ -1,4 +1,4 @@
-"""Symmetric parts, and complex matrices as real ones, see ``trnsci.core.numbers.planes``.
+"""Products, symmetric parts, and complex matrices as real ones, see ``trnsci.core.numbers.planes``.
 
 The real form of a complex matrix has blocks ``[[a, b], [-b, a]]``. It is a sum of a matrix and its
 transpose, a product, or an inverse where the complex matrix is one with its adjoint. Factors that
@@ -14,7 +14,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas import gemm
 from trnsci.core.numbers.planes import embedded, joined, parts
+
+
+def product(x: Tensor, y: Tensor, transposed: bool) -> Tensor:
+    """Return ``x @ y`` or ``x.mT @ y`` in float32: a lower level is not meant for factors."""
+    return gemm(1.0, x, y, transA=transposed, precision="float32")
 
 
 def symmetric_part(x: Tensor) -> Tensor:

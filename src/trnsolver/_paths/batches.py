@@ -1,33 +1,10 @@
 """Operations on a batch of problems: what the declarations of trnsolver share.
 
-Operands are float32 tensors with exactly one leading batch dimension, ``b`` below, which is 1 for a
-single problem. Complex ones become real forms of twice the order, by the ``by_parts`` of an
-operation; ``svd`` and ``pinv``, which take several launches, take complex64 themselves.
-``trnsolver._paths.kernel_path`` has a function of each name, which takes a ``Launcher`` and these
-arguments and returns contiguous tensors of these shapes::
-
-    eigh(launch, a (b, n, n), max_sweeps)         -> w (b, n) ascending, v (b, n, n)
-    cholesky(launch, a (b, n, n))                 -> lower factor (b, n, n), zeros above
-    lu(launch, a (b, m, n), paired)               -> P (b, m, m), L (b, m, k), U (b, k, n); paired:
-                                                     a is ``parts`` (b, m, 2 n), L, U real forms
-    qr(launch, a (b, m, n)), m >= n               -> q (b, m, n), r (b, n, n), zeros below
-    svd(launch, a (b, m, n), max_sweeps, full), m >= n
-                                                  -> u (b, m, n), s (b, n) descending, vh (b, n, n);
-                                                     if full, u (b, m, m)
-    pinv(launch, a (b, m, n), rcond, max_sweeps), m >= n
-                                                  -> p (b, n, m), s (b, n) descending
-    inv_sqrt_spd_ns(launch, a (b, n, n), max_iter, tol)
-                                                  -> z (b, n, n), steps (b,), residual (b,)
-    msign(launch, a (b, m, n), steps, first, third, fifth)
-                                                  -> (b, m, n)
-    cg(launch, a (b, n, n), rhs (b, n), x0 (b, n), tol, max_iter)
-                                                  -> x (b, n), residuals (b, max_iter + 1)
-
-``eigh`` and ``cholesky`` read the lower triangle of ``a`` only. ``max_sweeps`` bounds the sweeps of
-Jacobi rotations; a result that has not converged within it has NaN in ``w`` or ``s``. A matrix that
-is not positive definite gives NaN on the diagonal of its factor, a singular one a zero, or nearly
-zero, on that of ``U``. ``qr`` is orthogonal to rounding for every matrix. Otherwise results are
-those of the references.
+Operands of a launch are float32 tensors with exactly one leading batch dimension, ``b`` in the
+docstrings, which is 1 for a single problem. Complex ones become real forms of twice the order, by
+the ``by_parts`` of an operation; ``svd`` and ``pinv``, which take several launches, take complex64
+themselves. Results are contiguous and have the shapes of the references. NaN in them stands for a
+matrix without a factor, or an iteration without convergence.
 """
 
 from __future__ import annotations
@@ -38,11 +15,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
-from trnsci.core.examples import Example, example
+from trnsci.core.examples import Case, Example, example
+from trnsci.core.numbers.constants import Constants
 from trnsci.core.numbers.planes import real_length
 from trnsci.core.testing import random_tensor, unit_roundoff
-from trnsolver._library import LIBRARY
+from trnsolver._eigen.tournament import packed_tables
+from trnsolver._library import LIBRARY, kernels_wanted
 from trnsolver._paths.arguments import batch_of
 
 SWEEPS = 12
@@ -50,7 +30,10 @@ SWEEPS = 12
 
 
 class Batched(Operation):
-    """An operation on one batch of problems: ``vmap`` makes the batch larger."""
+    """An operation on one batch of problems: ``vmap`` makes the batch larger.
+
+    Rules for derivatives get the result.
+    """
 
     def __init__(
         self, name: str, dtypes: tuple[str, ...] = ("float32",), **declaration: Any
@@ -58,17 +41,20 @@ class Batched(Operation):
         super().__init__(
             LIBRARY,
             name,
-            launch=f"trnsolver._paths.kernel_path:{name}",
             batched=self._folded,
             autocast="float32",
             dtypes=dtypes,
             holomorphic=False,
+            from_result="backward" in declaration,
             **declaration,
         )
 
     def of(self, a: Tensor, *args: Any) -> Any:
         """Return the results for matrices with any batch dimensions."""
-        found, batch = self(batch_of(a), *args), a.shape[:-2]
+        choice = kernels_wanted()
+        if choice is None:
+            return self.reference(a, *args)
+        found, batch = self.called(choice, batch_of(a), *args), a.shape[:-2]
         if isinstance(found, Tensor):
             return found.reshape(*batch, *found.shape[1:])
         return tuple(part.reshape(*batch, *part.shape[1:]) for part in found)
@@ -112,11 +98,84 @@ def up_to(limit: str) -> Callable[..., str]:
     return unsuited
 
 
+def within(nbytes: str) -> Callable[..., str]:
+    """Return the check of a kernel whose bytes per partition this function of ``limits`` gives."""
+
+    def unsuited(a: Tensor, *rest: Any) -> str:
+        from trnsolver._kernels import limits
+
+        return too_large(getattr(limits, nbytes)(*(real_length(a, side) for side in a.shape[-2:])))
+
+    return unsuited
+
+
 def too_large(nbytes: int) -> str:
     """Return the reason to reject a problem of so many bytes per partition, or ""."""
     from trnsolver._kernels.limits import SBUF_BYTES as most
 
     return "" if nbytes <= most else f"the kernel needs {nbytes} of {most} bytes per partition"
+
+
+# -- launches --------------------------------------------------------------------------------------
+
+TABLES: Constants[tuple[int, int]] = Constants(lambda key: (packed_tables(*key),))
+
+
+def launched(
+    launch: Launcher, kernel: Any, tensors: tuple[Tensor, ...], length: int, *rest: Any
+) -> Any:
+    """Return the results of a kernel for a batch, split into launches of limited program length.
+
+    Args:
+        launch: The launcher.
+        kernel: A kernel whose program grows with the batch, and whose results are batches.
+        tensors: The batched arguments.
+        length: Number of instructions for one matrix of the batch.
+        *rest: The other arguments.
+    """
+    from trnsolver._kernels.limits import PROGRAM
+
+    count, most = tensors[0].shape[0], max(1, PROGRAM // length)
+    if count <= most:
+        return launch(kernel, *tensors, *rest)
+    parts = []
+    for first in range(0, count, most):
+        parts.append(launch(kernel, *(x[first : first + most] for x in tensors), *rest))
+    if isinstance(parts[0], Tensor):
+        return torch.cat(parts)
+    return tuple(torch.cat(results) for results in zip(*parts, strict=True))
+
+
+def scaled(a: Tensor, lower: bool = False) -> tuple[Tensor, Tensor]:
+    """Return matrices divided by powers of four near their largest entries, and their roots.
+
+    Kernels compute squares in float32, and a device may replace numbers below its smallest normal
+    one by zero. The division is exact, except for entries that are far below the largest.
+
+    Args:
+        a: Matrices, (batch, m, n).
+        lower: Whether only lower triangles are read.
+    """
+    root = root_of_power((a.tril() if lower else a).abs().amax((-2, -1), keepdim=True))
+    return a / root / root, root.squeeze(-1)
+
+
+def root_of_power(sizes: Tensor) -> Tensor:
+    """Return roots of the powers of four near numbers, 1 for those not positive and finite.
+
+    Numbers are divided twice by the root: the power itself or its inverse may overflow.
+    """
+    halves = torch.frexp(sizes).exponent // 2
+    return torch.where((sizes > 0) & (sizes < torch.inf), torch.exp2(halves.to(sizes.dtype)), 1.0)
+
+
+def negligible(n: int) -> float:
+    """Return the tolerance of off-diagonal entries, relative to the largest entry of the matrix.
+
+    Each product of the last sweep rounds once, with varying signs; the residual stays below
+    ``20 * eps * n``.
+    """
+    return 4 * torch.finfo(torch.float32).eps * n
 
 
 # -- examples and evidence -------------------------------------------------------------------------
@@ -139,9 +198,19 @@ def definite(n: int) -> Tensor:
     return x @ x.mT + torch.eye(n)
 
 
-def with_identity(a: Tensor) -> tuple[Tensor, Tensor]:
-    """Return what products of factors are: the matrix, and the identity for orthonormal ones."""
-    return a, torch.eye(a.shape[-1]).expand(*a.shape[:-2], a.shape[-1], a.shape[-1])
+def orthonormal_case(
+    kernel: str,
+    title: str,
+    inputs: Callable[[], tuple[Tensor]],
+    products: Callable[[Tensor], tuple[Tensor, Tensor]],
+    public: bool = True,
+) -> Case:
+    """Return the case of orthonormal factors: their products are a matrix and the identity."""
+
+    def exact(a: Tensor) -> tuple[Tensor, Tensor]:
+        return a, torch.eye(a.shape[-1]).expand(*a.shape[:-2], a.shape[-1], a.shape[-1])
+
+    return Case(kernel, title, inputs, products, exact, "the matrix itself", rows_bound, public)
 
 
 def rows_bound(a: Tensor) -> float:

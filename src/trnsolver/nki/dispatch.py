@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
 from trnsci.core.evidence import product_bound
@@ -95,10 +96,25 @@ def _is_column(function: str, name: str, value: Tensor, rows: int) -> None:
 
 
 def _operation(name: str, **declaration: Any) -> Operation:
-    launch = f"trnsolver._paths.kernel_path:{name}"
-    return Operation(
-        LIBRARY, name, launch=launch, autocast="float32", dtypes=("float32",), **declaration
-    )
+    return Operation(LIBRARY, name, autocast="float32", dtypes=("float32",), **declaration)
+
+
+def _rotate_launch(launch: Launcher, *pairs: Tensor) -> Any:
+    from trnsolver._kernels.jacobi import rotate_pairs_kernel
+
+    return launch(rotate_pairs_kernel, *pairs)
+
+
+def _matvec_launch(launch: Launcher, a: Tensor, v: Tensor) -> Any:
+    from trnsolver._kernels.householder import matvec_kernel
+
+    return launch(matvec_kernel, a, v)
+
+
+def _update_launch(launch: Launcher, a: Tensor, u: Tensor, v: Tensor) -> Any:
+    from trnsolver._kernels.householder import rank2_update_kernel
+
+    return launch(rank2_update_kernel, a, u, v)
 
 
 def _rotated(even: Tensor, odd: Tensor, c: Tensor, s: Tensor) -> tuple[Tensor, Tensor]:
@@ -135,6 +151,7 @@ def _exact_update(*operands: Tensor) -> Tensor:
 ROTATE_PAIRS = _operation(
     "rotate_pairs",
     reference=_rotated,
+    launch=_rotate_launch,
     flops=lambda even, *rest: 6.0 * even.numel(),
     evidence=(
         Case(
@@ -151,6 +168,7 @@ ROTATE_PAIRS = _operation(
 MATVEC = _operation(
     "matvec",
     reference=_matvec,
+    launch=_matvec_launch,
     flops=lambda a, v: 2.0 * a.numel(),
     evidence=(
         Case(
@@ -167,6 +185,7 @@ MATVEC = _operation(
 RANK2_UPDATE = _operation(
     "rank2_update",
     reference=_rank2_update,
+    launch=_update_launch,
     flops=lambda a, *rest: 4.0 * a.numel(),
     evidence=(
         Case(

@@ -58,11 +58,9 @@ def _flops(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> float:
 
 def _too_wide(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> str:
     wide = max(q.shape[-1], v.shape[-1])
-    return (
-        f"the kernel takes head dimensions up to {_MOST_WIDTH}, not {wide}"
-        if wide > _MOST_WIDTH
-        else ""
-    )
+    if wide <= _MOST_WIDTH:
+        return ""
+    return f"the kernel takes head dimensions up to {_MOST_WIDTH}, not {wide}"
 
 
 def _attention_launch(

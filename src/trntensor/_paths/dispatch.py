@@ -18,7 +18,7 @@ from trntensor._library import LIBRARY
 from trntensor._paths.operations import CHAIN, CONTRACT, DOUBLEFLOAT_CONTRACT
 from trntensor._paths.precision import Precision
 from trntensor._planning.chains import chain_block, roles_of
-from trntensor._planning.pairs import Unary, unary_call
+from trntensor._planning.pairs import Unary, prepared
 from trntensor._planning.program import Program, make_program
 from trntensor._planning.subscripts import LETTERS, Equation, parse
 
@@ -125,9 +125,7 @@ def run_stages(
     """
     doublefloat = precision == "doublefloat"
     pair = DOUBLEFLOAT_CONTRACT if doublefloat else CONTRACT
-    tensors: list[Any] = [
-        x if u.trivial else unary_call(u)(x) for x, u in zip(operands, unaries, strict=True)
-    ]
+    tensors: list[Any] = prepared(unaries, operands)
     for numbers, labels in stages:
         if len(numbers) == 3:
             a, b, t, c, out = labels
@@ -156,10 +154,15 @@ def _plain(text: str, ranks: tuple[int, ...]) -> str:
 @constant_to_compile
 def _planned(
     text: str, shapes: tuple[tuple[int, ...], ...], itemsize: int
-) -> tuple[tuple[Unary, ...], tuple[Stage, ...]]:
+) -> tuple[tuple[Unary, ...], tuple[Stage, ...], tuple[tuple[int, int, str], ...]]:
+    """Return the preparation of operands, the launches, and the pairs as equations in letters."""
     equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
     program = make_program("einsum", equation, shapes, itemsize)
-    return program.unaries, stages_of(program)
+    labels = program.labels
+    pairs = tuple(
+        (i, j, Equation((labels[i], labels[j]), out, "").plain) for i, j, out in program.steps
+    )
+    return program.unaries, stages_of(program), pairs
 
 
 @constant_to_compile
@@ -188,38 +191,19 @@ def traced(text: str, tensors: Sequence[Tensor], precision: Precision) -> Tensor
     One or two operands on torch are one ``torch.einsum``, valid for all sizes. Otherwise the steps
     follow the path for the sizes at trace time.
     """
-    if LIBRARY.kernels_wanted() and len(tensors) > 1:
-        unaries, stages = _planned(text, _shapes(tensors), tensors[0].element_size())
+    kernels = LIBRARY.kernels_wanted() and len(tensors) > 1
+    if not kernels:
+        plain = _plain(text, tuple(x.ndim for x in tensors))
+        few = len({*plain} - {*",->"}) <= len(LETTERS)
+        if len(tensors) == 1 or (len(tensors) == 2 and few):
+            result: Tensor = torch.einsum(plain, *tensors)
+            return result
+    # Sizes at trace time; torch compiles another graph for others.
+    shapes = tuple(tuple(index(n) for n in x.shape) for x in tensors)
+    unaries, stages, pairs = _planned(text, shapes, tensors[0].element_size())
+    if kernels:
         return run_stages(unaries, stages, tensors, precision)
-    plain = _plain(text, tuple(x.ndim for x in tensors))
-    if len(tensors) > 2 or (len(tensors) == 2 and len({*plain} - {*",->"}) > len(LETTERS)):
-        return _each_pair(*_pairs(text, _shapes(tensors), tensors[0].element_size()), tensors)
-    result: Tensor = torch.einsum(plain, *tensors)
-    return result
-
-
-def _shapes(tensors: Sequence[Tensor]) -> tuple[tuple[int, ...], ...]:
-    """Return the shapes at trace time; torch compiles another graph for other shapes."""
-    return tuple(tuple(index(n) for n in x.shape) for x in tensors)
-
-
-@constant_to_compile
-def _pairs(
-    text: str, shapes: tuple[tuple[int, ...], ...], itemsize: int
-) -> tuple[tuple[Unary, ...], tuple[tuple[int, int, str], ...]]:
-    """Return the preparation of the operands, and the pairs as equations in letters."""
-    equation = parse("einsum", text, tuple(len(shape) for shape in shapes))
-    program = make_program("einsum", equation, shapes, itemsize)
-    labels = program.labels
-    return program.unaries, tuple(
-        (i, j, Equation((labels[i], labels[j]), out, "").plain) for i, j, out in program.steps
-    )
-
-
-def _each_pair(
-    unaries: Sequence[Unary], pairs: Sequence[tuple[int, int, str]], tensors: Sequence[Tensor]
-) -> Tensor:
-    found = [x if u.trivial else unary_call(u)(x) for x, u in zip(tensors, unaries, strict=True)]
+    found = prepared(unaries, tensors)
     for i, j, pair in pairs:
         found.append(torch.einsum(pair, found[i], found[j]))
     return found[-1]

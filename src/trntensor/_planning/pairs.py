@@ -12,7 +12,7 @@ product at no cost.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import prod
 from typing import NamedTuple
 
@@ -158,6 +158,11 @@ def unary_call(unary: Unary) -> Function:
         return x.sum(summed, dtype=x.dtype) if summed else x
 
     return prepare
+
+
+def prepared(unaries: Sequence[Unary], operands: Sequence[Tensor]) -> list[Tensor]:
+    """Return the operands of a contraction after their preparation."""
+    return [x if u.trivial else unary_call(u)(x) for x, u in zip(operands, unaries, strict=True)]
 
 
 def pair_call(a: str, b: str, out: str, sizes: Mapping[str, int]) -> Pairwise:

@@ -15,7 +15,7 @@ from torch import Tensor
 from trnsci.core.errors import FlagError
 from trntensor._planning.contraction_paths import Minimize, Path, Problem, find_paths, steps_of
 from trntensor._planning.memory import Slices, Work, fitted
-from trntensor._planning.pairs import Unary, composed, pair_call, unary_call, unary_of
+from trntensor._planning.pairs import Unary, composed, pair_call, prepared, unary_call, unary_of
 from trntensor._planning.subscripts import Equation, pointed, sizes_of
 
 Call = Callable[..., Tensor]
@@ -146,10 +146,7 @@ class Program:
 
     def each_pair(self, contract: Contract, operands: Sequence[Tensor]) -> Tensor:
         """Return the result with every pair computed by ``contract(a, b, labels...)``."""
-        tensors: list[Any] = [
-            x if u.trivial else unary_call(u)(x)
-            for x, u in zip(operands, self.unaries, strict=True)
-        ]
+        tensors: list[Any] = prepared(self.unaries, operands)
         for i, j, out in self.steps:
             tensors.append(contract(tensors[i], tensors[j], self.labels[i], self.labels[j], out))
             tensors[i] = tensors[j] = None
@@ -166,15 +163,15 @@ class Program:
 
     def _whole(self, sizes: Mapping[str, int]) -> Call:
         """Return the function that contracts operands of these sizes without slicing."""
-        prepared = [None if u.trivial else unary_call(u) for u in self.unaries]
+        views = [None if u.trivial else unary_call(u) for u in self.unaries]
         labels, output = self.labels, self.equation.output
         if not self.steps:
-            unary, prepare = self.unaries[0], prepared[0]
+            unary, prepare = self.unaries[0], views[0]
             return lambda x: _placed(x if prepare is None else prepare(x), unary, output)
         calls = [(i, j, pair_call(labels[i], labels[j], out, sizes)) for i, j, out in self.steps]
         if len(calls) == 1:
-            return composed(calls[0][2], *prepared)
-        before = [(at, call) for at, call in enumerate(prepared) if call is not None]
+            return composed(calls[0][2], *views)
+        before = [(at, call) for at, call in enumerate(views) if call is not None]
 
         def several(*operands: Tensor) -> Tensor:
             tensors: list[Any] = list(operands)

@@ -354,7 +354,7 @@ def _spectra(m: int, n: int) -> None:
 
 def _groups_of_rows(m: int, n: int) -> None:
     from trnsolver._library import LIBRARY
-    from trnsolver._paths.kernel_path import eigh_in_groups
+    from trnsolver.eigen import eigh_in_groups
 
     order = min(4 + m, 14)
     a = random_tensor(1, order, order)

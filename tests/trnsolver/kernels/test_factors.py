@@ -15,8 +15,10 @@ from trnsolver._kernels.cholesky import cholesky
 from trnsolver._kernels.lu import lu
 from trnsolver._kernels.qr import cholesky_qr
 from trnsolver._kernels.svd import jacobi_svd
-from trnsolver._paths import kernel_path
-from trnsolver._paths.kernel_path import noise
+from trnsolver._library import LIBRARY
+from trnsolver.factor import CHOLESKY, LU
+from trnsolver.orthogonal import noise
+from trnsolver.singular_values import SVD, _completed, svd_of_groups
 
 from .harness_solver import (
     EPS,
@@ -96,7 +98,7 @@ def test_cholesky_in_a_shared_tile_adds_to_no_sum_that_was_read(n, copies, batch
 
 def test_cholesky_of_matrices_of_any_size_of_entries():
     a = np.stack([definite(5, 50, k) * np.float32(2.0 ** (40 * k - 80)) for k in range(5)])
-    found = kernel_path.cholesky(Launcher("simulator"), torch.from_numpy(a)).numpy()
+    found = CHOLESKY.launch(Launcher("simulator"), torch.from_numpy(a)).numpy()
     for k in range(5):
         assert_factored(a[k], found[k])
 
@@ -112,7 +114,7 @@ def test_cholesky_around_a_panel(n, generation):
 def test_a_matrix_that_is_not_definite_has_no_factor(n):
     a = torch.from_numpy(definite(n))
     a[-1, -1] = -1.0
-    found = kernel_path.cholesky(Launcher("simulator"), a[None])
+    found = CHOLESKY.launch(Launcher("simulator"), a[None])
     assert found[0].diagonal().isnan().any()
 
 
@@ -253,7 +255,7 @@ def test_complex_lu_of_a_matrix_singular_to_rounding():
 def test_complex_lu_of_entries_of_any_size(exponent):
     a = complex_normal(1, 5, 5) * np.float32(2.0) ** exponent
     a[0, :, 2] *= np.float32(2.0) ** -20
-    p, *blocks = kernel_path.lu(Launcher("simulator"), parts(torch.from_numpy(a)), True)
+    p, *blocks = LU.launch(Launcher("simulator"), parts(torch.from_numpy(a)), True)
     factors = [p[0].numpy(), *(joined_blocks(x)[0].numpy() for x in blocks)]
     wide = [x.astype(np.complex128) for x in factors]
     assert_complex_lu(a[0] * 2.0**-exponent, *factors[:2], factors[2] * 2.0**-exponent)
@@ -325,7 +327,7 @@ def test_small_singular_values_are_right_to_their_own_size():
     scales = np.logspace(0, -8, 6)
     a = (general(12, 6, 1.0) * scales).astype(np.float32)
     want = np.linalg.svd(a.astype(np.float64), compute_uv=False)
-    _, s, _ = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    _, s, _ = SVD.launch(Launcher("simulator"), torch.from_numpy(a[None]), 12)
     np.testing.assert_allclose(s[0].numpy(), want, rtol=100 * EPS)
 
 
@@ -338,7 +340,7 @@ def test_svd_of_matrices_near_singular(name):
         "zeros": np.zeros((5, 3)),
         "rank two": rng.standard_normal((9, 2)) @ rng.standard_normal((2, 5)),
     }[name].astype(np.float32)
-    found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    found = SVD.launch(Launcher("simulator"), torch.from_numpy(a[None]), 12)
     assert_svd(a, *(x[0].numpy() for x in found))
 
 
@@ -348,7 +350,7 @@ def test_svd_of_low_rank_converges(order, rank):
     for _ in range(2):
         a = rng.standard_normal((order, rank)) @ rng.standard_normal((rank, order))
         a = a.astype(np.float32)
-        found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+        found = SVD.launch(Launcher("simulator"), torch.from_numpy(a[None]), 12)
         assert_svd(a, *(x[0].numpy() for x in found))
         want = np.linalg.svd(a.astype(np.float64), compute_uv=False)
         assert np.abs(found[1][0].numpy() - want).max() <= 20 * EPS * want[0]
@@ -364,10 +366,10 @@ def test_svd_of_groups_of_columns(name):
         "zeros": np.zeros((1, 9, 5)),
     }[name].astype(np.float32)
     launch = Launcher("simulator")
-    u, s, vh, rest = kernel_path.svd_of_groups(launch, torch.from_numpy(a), 4, 12)
+    u, s, vh, rest = svd_of_groups(launch, torch.from_numpy(a), 4, 12)
     assert launch.launches % 3 == 0
     assert launch.launches <= 36
-    filled = kernel_path._completed(launch, u, s)
+    filled = _completed(launch, u, s)
     for k in range(len(a)):
         assert_svd(a[k], *(x[k].numpy() for x in (filled, s, vh)))
     assert (rest <= 4 * EPS * a.shape[1]).all()
@@ -376,7 +378,7 @@ def test_svd_of_groups_of_columns(name):
 @pytest.mark.slow
 def test_svd_of_more_columns_than_a_tile_has():
     a = np.random.default_rng(5).standard_normal((1, 140, 130)).astype(np.float32)
-    found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a), 12)
+    found = SVD.launch(Launcher("simulator"), torch.from_numpy(a), 12)
     assert_svd(a[0], *(x[0].numpy() for x in found))
 
 
@@ -384,7 +386,7 @@ def test_svd_of_more_columns_than_a_tile_has():
 @pytest.mark.parametrize(("m", "n"), [(130, 6), (31, 31), (200, 64), (128, 128)])
 def test_svd_of_many_columns(m, n):
     a = np.random.default_rng((m, n)).standard_normal((m, n)).astype(np.float32)
-    found = kernel_path.svd(Launcher("simulator"), torch.from_numpy(a[None]), 12)
+    found = SVD.launch(Launcher("simulator"), torch.from_numpy(a[None]), 12)
     assert_svd(a, *(x[0].numpy() for x in found))
 
 
@@ -392,16 +394,16 @@ def test_svd_of_many_columns(m, n):
 def test_a_batch_is_one_launch(name):
     a = torch.from_numpy(np.stack([definite(4, seed=k) for k in range(3)]))
     launch = Launcher("simulator")
-    getattr(kernel_path, name)(launch, a, *((12,) if name == "svd" else ()))
+    LIBRARY.operations[name].launch(launch, a, *((12,) if name == "svd" else ()))
     assert launch.launches == 1
 
 
 def test_a_batch_of_complex_lu_is_one_launch_unless_its_program_is_too_long(monkeypatch):
     a = parts(torch.from_numpy(complex_normal(3, 4, 4)))
     whole, cut = Launcher("simulator"), Launcher("simulator")
-    want = kernel_path.lu(whole, a, True)
+    want = LU.launch(whole, a, True)
     monkeypatch.setattr(limits, "PROGRAM", 100)
-    found = kernel_path.lu(cut, a, True)
+    found = LU.launch(cut, a, True)
     assert (whole.launches, cut.launches) == (1, 3)
     for left, right in zip(want, found, strict=True):
         assert torch.equal(left, right)
@@ -411,10 +413,10 @@ def test_a_batch_of_complex_lu_is_one_launch_unless_its_program_is_too_long(monk
 def test_a_batch_of_too_long_a_program_is_cut(name, monkeypatch):
     a = torch.from_numpy(np.stack([definite(6, seed=k) for k in range(3)]))
     arguments = (a, 12) if name in ("svd", "eigh") else (a,)
-    whole = getattr(kernel_path, name)(Launcher("simulator"), *arguments)
+    whole = LIBRARY.operations[name].launch(Launcher("simulator"), *arguments)
     monkeypatch.setattr(limits, "PROGRAM", 100)
     launch = Launcher("simulator")
-    cut = getattr(kernel_path, name)(launch, *arguments)
+    cut = LIBRARY.operations[name].launch(launch, *arguments)
     assert launch.launches > 1
     for left, right in zip(whole, cut, strict=True):
         torch.testing.assert_close(left, right, rtol=0, atol=1e-5)
@@ -423,13 +425,13 @@ def test_a_batch_of_too_long_a_program_is_cut(name, monkeypatch):
 def test_complex_lu_of_what_is_not_finite():
     a = torch.from_numpy(complex_normal(1, 4, 4))
     a[0, 2, 1] = complex(1, torch.nan)
-    assert kernel_path.lu(Launcher("simulator"), parts(a), True)[-1].isnan().any()
+    assert LU.launch(Launcher("simulator"), parts(a), True)[-1].isnan().any()
 
 
 def test_what_is_not_finite_is_not_hidden():
     a = torch.from_numpy(symmetric(4)[None].copy())
     a[0, 2, 1] = torch.nan
     for name in ("cholesky", "lu", "qr"):
-        found = getattr(kernel_path, name)(Launcher("simulator"), a)
+        found = LIBRARY.operations[name].launch(Launcher("simulator"), a)
         last = found if isinstance(found, torch.Tensor) else found[-1]
         assert last.isnan().any()

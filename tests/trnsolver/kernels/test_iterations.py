@@ -7,7 +7,7 @@ import torch
 from trnsci.core.backend.launch import Launcher
 from trnsolver._kernels.cg import conjugate_gradients
 from trnsolver._kernels.newton_schulz import inverse_root, msign
-from trnsolver._paths import kernel_path
+from trnsolver._library import LIBRARY
 
 from .harness_solver import EPS, GENERATIONS, lower_only, run, with_spectrum
 
@@ -141,5 +141,5 @@ def test_a_batch_is_one_launch(name):
         "cg": (a, b, x0, 1e-6, 3),
     }[name]
     launch = Launcher("simulator")
-    getattr(kernel_path, name)(launch, *arguments)
+    LIBRARY.operations[name].launch(launch, *arguments)
     assert launch.launches == 1

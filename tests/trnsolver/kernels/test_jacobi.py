@@ -13,7 +13,7 @@ from trnsolver._eigen.tournament import packed_tables, slot_permutation, sweep_b
 from trnsolver._kernels.eigh_blocks import block_jacobi_eigh
 from trnsolver._kernels.eigh_tile import jacobi_eigh
 from trnsolver._kernels.jacobi import rotate_pairs_kernel
-from trnsolver._paths import kernel_path
+from trnsolver.eigen import EIGH
 
 from .harness_solver import (
     EPS,
@@ -119,7 +119,7 @@ LARGE = [
 @pytest.mark.parametrize(("name", "n"), LARGE)
 def test_few_distinct_eigenvalues_of_large_matrices(name, n):
     a = with_spectrum(np.sort(np.resize(FEW_VALUES[name], n)))
-    w, v = kernel_path.eigh(Launcher("simulator"), torch.from_numpy(a)[None], 10)
+    w, v = EIGH.launch(Launcher("simulator"), torch.from_numpy(a)[None], 10)
     assert diagonalises(a, w[0].numpy(), v[0].numpy())
 
 
@@ -184,7 +184,7 @@ def test_nan_in_one_matrix_leaves_matrices_of_other_tiles():
 def test_a_batch_is_one_launch(n, batch):
     launch = Launcher("simulator")
     a = torch.from_numpy(np.stack([symmetric(n, seed=k) for k in range(batch)]))
-    w, v = kernel_path.eigh(launch, a, 10)
+    w, v = EIGH.launch(launch, a, 10)
     assert launch.launches == 1
     assert w.shape == (batch, n)
     for k in range(batch):
@@ -193,7 +193,7 @@ def test_a_batch_is_one_launch(n, batch):
 
 def test_too_few_sweeps_give_no_eigenvalues():
     a = torch.from_numpy(symmetric(16)[None])
-    w, _ = kernel_path.eigh(Launcher("simulator"), a, 2)
+    w, _ = EIGH.launch(Launcher("simulator"), a, 2)
     assert w.isnan().all()
 
 
@@ -216,9 +216,9 @@ class NoiseLauncher(Launcher):
 @pytest.mark.parametrize("replaced", [(0,), (1,), (0, 1)])
 def test_noise_in_the_place_of_a_kernel_is_seen(replaced):
     a = torch.from_numpy(symmetric(8)[None])
-    honest = kernel_path.eigh(NoiseLauncher(), a, 10)
+    honest = EIGH.launch(NoiseLauncher(), a, 10)
     assert diagonalises(*(x[0].numpy() for x in (a, *honest)))
-    noisy = kernel_path.eigh(NoiseLauncher(*replaced), a, 10)
+    noisy = EIGH.launch(NoiseLauncher(*replaced), a, 10)
     assert not diagonalises(*(x[0].numpy() for x in (a, *noisy)))
 
 

@@ -217,16 +217,18 @@ def _no_entries(operation: Any, in_dims: Sequence[Any], args: Sequence[Any]) -> 
 def multilinear_jvp(
     operation: Callable[..., Tensor], linear: Sequence[int]
 ) -> Callable[..., Tensor]:
-    """Return the tangent rule of an operation that is linear in the arguments at each position."""
+    """Return the tangent rule of an operation that is linear in the arguments at each position.
+
+    Other arguments have no derivatives.
+    """
 
     def jvp(tangents: Sequence[Tensor | None], *args: Any) -> Tensor:
-        return total(
-            [
-                operation(*args[:place], tangent, *args[place + 1 :])
-                for place in linear
-                if (tangent := tangents[place]) is not None
-            ]
-        )
+        parts = [
+            operation(*args[:place], tangent, *args[place + 1 :])
+            for place in linear
+            if (tangent := tangents[place]) is not None
+        ]
+        return total(parts) if parts else torch.zeros_like(operation(*args))
 
     return jvp
 

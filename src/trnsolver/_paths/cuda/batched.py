@@ -16,7 +16,6 @@ from torch import Tensor
 
 from trnsci.core.backend.compiled import CudaKernel
 from trnsolver._eigen.divide import pair_correction
-from trnsolver._paths import derivatives as rules
 from trnsolver._paths.cuda.householder import QR
 from trnsolver._paths.cuda.jacobi import EIGH, SVD
 from trnsolver._paths.cuda.launch import (
@@ -30,6 +29,9 @@ from trnsolver._paths.cuda.launch import (
 )
 from trnsolver._paths.cuda.small_eigh import MOST_ROWS, SMALL_EIGH
 
+Rule = Callable[..., tuple[Tensor | None, ...]]
+"""The backward rule of the operation that computes the same factors."""
+
 EIGH_KERNEL = kernel_of("jacobi_eigh", EIGH)
 SMALL_EIGH_KERNEL = kernel_of("small_eigh", SMALL_EIGH)
 SVD_KERNEL = kernel_of("jacobi_svd", SVD)
@@ -42,47 +44,50 @@ MOST_SWEEPS = 30
 """Limit of sweeps before falling back to torch; 11 are typical, 22 for graded matrices."""
 
 
-def batched_eigh(a: Tensor) -> tuple[Tensor, Tensor] | None:
+def batched_eigh(a: Tensor, rule: Rule) -> tuple[Tensor, Tensor] | None:
     """Return finite eigenvalues, ascending, and eigenvectors of CUDA matrices, or None.
 
     Args:
         a: (..., n, n) in float32 or float64, of which the lower triangles are read.
+        rule: Its derivative.
     """
     if not suits(a) or not fits(a, _eigh_block(a)[2]):
         return None
-    return _found(_eigh, rules.eigh_backward, a)
+    return _found(_eigh, rule, a)
 
 
-def batched_svd(a: Tensor) -> tuple[Tensor, Tensor, Tensor] | None:
+def batched_svd(a: Tensor, rule: Rule) -> tuple[Tensor, Tensor, Tensor] | None:
     """Return the finite thin factors U, s, descending, and Vh of CUDA matrices, or None.
 
     Args:
         a: (..., m, n) in float32 or float64; wide ones are transposed.
+        rule: Its derivative, for tall ones.
     """
     if a.shape[-2] < a.shape[-1]:
-        tall = batched_svd(a.mT)
+        tall = batched_svd(a.mT, rule)
         return None if tall is None else (tall[2].mT, tall[1], tall[0].mT)
     m, n = a.shape[-2:]
     if not suits(a) or not fits(a, svd_bytes(m, n, a.dtype, _svd_threads(a))):
         return None
-    return _found(_svd, rules.svd_backward, a)
+    return _found(_svd, rule, a)
 
 
-def batched_qr(a: Tensor) -> tuple[Tensor, Tensor] | None:
+def batched_qr(a: Tensor, rule: Rule) -> tuple[Tensor, Tensor] | None:
     """Return the reduced factors of CUDA matrices with the signs of LAPACK, or None.
 
     Args:
         a: (..., m, n) in float32 or float64.
+        rule: Its derivative, for those that are not wide.
     """
     m, n = a.shape[-2:]
     if not suits(a) or not fits(a, qr_bytes(m, n, a.dtype, threads_for(n))):
         return None
     if m < n and a.requires_grad and torch.is_grad_enabled():
         return None  # no derivative rule for wide matrices
-    return _found(_qr, rules.qr_backward, a)
+    return _found(_qr, rule, a)
 
 
-def _found(factors: Callable[[Tensor], Any], rule: Callable[..., Any], a: Tensor) -> Any:
+def _found(factors: Callable[[Tensor], Any], rule: Rule, a: Tensor) -> Any:
     try:
         return _Factors.apply(a, factors, rule)  # type: ignore[no-untyped-call]
     except NoKernelError:

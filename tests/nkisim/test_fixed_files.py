@@ -104,19 +104,19 @@ def assert_computes_the_same(twin, file):
 
 
 def modules_of_twins():
-    return sorted({Path(twin.file) for twin in TWINS})
+    return sorted({twin.module for twin in TWINS})
 
 
 def twins_of(module):
     """The twins of a file, and the names of those whose findings have code."""
-    twins = [twin for twin in checked_twins() if Path(twin.file) == module]
+    twins = [twin for twin in checked_twins() if twin.module == module]
     return twins, {t.name for t in twins if has_code(t, t.targets[-1])}
 
 
 @pytest.mark.parametrize("module", modules_of_twins(), ids=lambda path: path.stem)
 def test_bad_twins_are_fixed(module, tmp_path):
     twins, coded = twins_of(module)
-    here = {twin.name for twin in TWINS if Path(twin.file) == module}
+    here = {twin.name for twin in TWINS if twin.module == module}
     pasted = here.intersection(PASTED.split())
     assert pasted <= coded
     failed = []

@@ -189,7 +189,8 @@ def _declared(
             name = name.removeprefix("bad_")
         else:
             bad, _ = form_of(kernel, "bad"), form_of(kernel, "good")
-        TWINS.append(Twin(name, bad, inputs, inputs if fixed is None else fixed, **given))
+        if kernel.__module__.startswith(__name__):  # not a copy of its file
+            TWINS.append(Twin(name, bad, inputs, inputs if fixed is None else fixed, **given))
         return kernel
 
     return declare

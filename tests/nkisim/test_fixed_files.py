@@ -17,7 +17,7 @@ import pytest
 import nkisim
 from coded_files import checked_twins, source_of, with_arguments
 from each_case import each_case
-from kernels import GUARDS, TWINS
+from kernels import TWINS
 from kernels.told import has_code
 from nkisim.filecheck import CheckSettings, check_files
 from nkisim.filecheck.fixes import fix_files
@@ -38,14 +38,6 @@ PASTED = """
 MOVED = {"long_rows_loaded": "M009"}
 REMOVED = {"turned": "A025", "last_sum": "M022"}
 """Findings of written kernels whose fix moves a statement, or removes an argument."""
-
-
-@pytest.fixture(autouse=True)
-def declared():
-    """Forgets the twins and guards that copies of their files declare again."""
-    twins, guards = list(TWINS), list(GUARDS)
-    yield
-    TWINS[:], GUARDS[:] = twins, guards
 
 
 def comments(text):

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 import kernels
 from kernels import ALL, TWINS
+from kernels.forms import form_lines
 from nkisim.filecheck import CheckSettings, check_files
 from nkisim.filecheck.fixes import tried_files
 from scripts import loaded
@@ -43,16 +44,17 @@ def nkisim_examples():
 
 
 @cache
-def parsed(file):
-    """The text and the tree of a file."""
-    text = Path(file).read_text()
-    return text, ast.parse(text)
+def parsed(file, form):
+    """The lines and the tree of a form of a file."""
+    lines = form_lines(Path(file).read_text(), form)
+    text = "".join(f"{line}\n" for line in lines if line is not None)
+    return text.splitlines(keepends=True), ast.parse(text)
 
 
 def source_of(twin, form="bad"):
     """The file of a twin without its declaration, other twins and guards."""
-    text, tree = parsed(twin.file)
-    lines = text.splitlines(keepends=True)
+    lines, tree = parsed(twin.module, form)
+    lines = list(lines)
     other = "good_" if form == "bad" else "bad_"
     for node in reversed(tree.body):
         declared = [d.lineno for d in getattr(node, "decorator_list", ())]

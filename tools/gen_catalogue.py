@@ -232,14 +232,18 @@ def what_is_said(twin: kernels.Twin, example: Example) -> str:
         line = example.lines.get((match[1], int(match[2])))
         return f"kernel.py:{line}" if line else "kernel.py"
 
-    files = "|".join({re.escape(file) for file, _ in example.lines})
-    text = re.sub(rf"({files}):(\d+)", shown, text).replace(f"{ROOT}/", "")
+    def shown_line(match: re.Match[str]) -> str:
+        return f"line {example.lines.get((twin.module.stem, int(match[1])), match[1])}"
+
+    files = "|".join({file for file, _ in example.lines})
+    text = re.sub(rf"{re.escape(str(ROOT))}/(?:tests|build)/\S*\b({files})\.py:(\d+)", shown, text)
+    text = re.sub(r"\bline (\d+)", shown_line, text).replace(f"{ROOT}/", "")
     return text.replace("  # here", "").replace("nkisim.jit", "nki.jit")
 
 
 def advised(twin: kernels.Twin, example: Example) -> str:
     """Return the advice on the marked line of the bad kernel, as the displayed file gets it."""
-    lines = {example.lines.get((twin.file, line)) for line in twin.marked_lines}
+    lines = {example.lines.get((twin.module.stem, line)) for line in twin.marked_lines}
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder) / "kernel.py"
         file.write_text(example.text.replace("  # here", ""))

@@ -16,10 +16,10 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from kernels.forms import DECLARATIONS, declares, form_lines
+
 INLINED = ("kernels", "tiles")
 """Test modules: their definitions are shown, not imported."""
-DECLARATIONS = ("twin", "source_twin", "advised_twin", "host_twin", "guard")
-"""Decorators of ``tests/kernels``."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Example:
 
     Attributes:
         text: The file.
-        lines: Line numbers in the file, by test file and line number.
+        lines: Line numbers in the file, by stem of the test file and line number.
     """
 
     text: str
@@ -42,7 +42,7 @@ def example_of(functions: Sequence[Callable[..., Any]], *, decorated: bool = Tru
         functions: Functions and classes of the tests; the last one is the kernel.
         decorated: Whether the last one is a kernel; host code is not decorated.
     """
-    collected = _Collected()
+    collected = _Collected("bad" if functions[-1].__name__.startswith("bad_") else "good")
     for function in functions:
         collected.add(sys.modules[function.__module__], function.__name__)
     return collected.file(functions[-1].__name__ if decorated else "")
@@ -51,17 +51,19 @@ def example_of(functions: Sequence[Callable[..., Any]], *, decorated: bool = Tru
 class _Collected:
     """Top-level statements in the order in which they must run."""
 
-    def __init__(self) -> None:
+    def __init__(self, form: str) -> None:
+        self.form = form
         self.imports: set[str] = set()
         self.statements: list[tuple[ModuleType, ast.stmt]] = []
         self._seen: set[tuple[str, str]] = set()
 
     def add(self, module: ModuleType, name: str) -> None:
         """Add the statement that binds a name, after its dependencies."""
-        if (module.__name__, name) in self._seen or name not in _bound(module):
+        bound = _bound(module, self.form)
+        if (module.__name__, name) in self._seen or name not in bound:
             return
         self._seen.add((module.__name__, name))
-        statement = _bound(module)[name]
+        statement = bound[name]
         if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(INLINED):
             self.add(sys.modules[str(statement.module)], name)
             return
@@ -85,26 +87,27 @@ class _Collected:
             text += ["", ""] if before or apart else [""]
             if isinstance(statement, ast.FunctionDef) and statement.name == kernel:
                 text.append("@nki.jit")
-            file = str(inspect.getsourcefile(module))
             kept = [d for d in getattr(statement, "decorator_list", ()) if not _declares(d)]
             first = kept[0].lineno if kept else statement.lineno
             for number in range(first, int(statement.end_lineno or 0) + 1):
-                line = _source(module)[number - 1].replace("nkisim.", "nki.")
-                text.append(re.sub(rf"@({'|'.join(DECLARATIONS)})\(.*", "@nki.jit", line))
-                lines[file, number] = len(text)
+                line = _source(module, self.form)[number - 1]
+                if line is not None:
+                    line = re.sub(rf"@({'|'.join(DECLARATIONS)})\(.*", "@nki.jit", line)
+                    text.append(line.replace("nkisim.", "nki."))
+                    lines[module.__name__.rpartition(".")[2], number] = len(text)
         return Example("\n".join(text), lines)
 
 
 @cache
-def _source(module: ModuleType) -> list[str]:
-    return inspect.getsource(module).splitlines()
+def _source(module: ModuleType, form: str) -> list[str | None]:
+    return form_lines(inspect.getsource(module), form)
 
 
 @cache
-def _bound(module: ModuleType) -> dict[str, ast.stmt]:
+def _bound(module: ModuleType, form: str) -> dict[str, ast.stmt]:
     """Return the top-level statement that binds each name of a module."""
     found: dict[str, ast.stmt] = {}
-    for statement in ast.parse(inspect.getsource(module)).body:
+    for statement in ast.parse("\n".join(line or "" for line in _source(module, form))).body:
         match statement:
             case ast.FunctionDef(name=name) | ast.ClassDef(name=name):
                 found[name] = statement
@@ -142,9 +145,9 @@ def _used(statement: ast.stmt) -> tuple[str, ...]:
 
 
 def _declares(decorator: ast.expr) -> bool:
-    """Return whether a decorator declares a twin; it is not part of the kernel."""
+    """Return whether a decorator declares a twin or a guard; it is not part of the kernel."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return isinstance(called, ast.Name) and called.id in DECLARATIONS
+    return declares(decorator) or (isinstance(called, ast.Name) and called.id == "guard")
 
 
 def _import_line(statement: ast.Import | ast.ImportFrom, name: str) -> str:

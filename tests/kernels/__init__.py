@@ -1,28 +1,28 @@
-"""Kernels that make a mistake, each beside its repaired twin, and kernels that must stay clean.
+"""Kernels that make a mistake, each with its fix, and kernels that must stay clean.
 
-A twin is a pair of module-level functions named for the rule and, where a rule has several faces,
-for the face::
+A twin is one function, named for the rule and, where a rule has several faces, for the face. Its
+marks say which lines only the bad or only the good form has, and where the finding is expected;
+``kernels.forms`` derives both::
 
     @twin(f32(64, 128), f32(128, 512), targets=GEN3_UP)
-    def bad_S028(a, b):
+    def S028(a, b):
         ...
-        nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # here
+        nisa.nc_matmul(dst=acc, stationary=a_tile, moving=b_tile)  # bad here
+        nisa.nc_matmul(dst=acc, stationary=b_tile, moving=a_tile)  # good
 
-    def good_S028(a, b):
-        ...
+The bad form makes a mistake that a person would make; the good one differs by the fix only. Both
+run on the same inputs unless the fix is on the host, in which case ``fixed=`` gives the inputs of
+the good one. With ``cores=2`` both run on two cores, with ``ranks=n`` on n ranks; these have the
+same inputs, a ``ByRank`` aside. Forms that share too little to be read together, or whose
+parameters differ, are two functions, ``bad_S028`` with the declaration and ``good_S028``.
 
-The bad one makes a mistake that a person would make and marks the line (or lines) where it must
-be found with ``# here``; the good one differs by the fix only. Both run on the same inputs unless
-the fix is on the host, in which case ``fixed=`` gives the good twin's inputs. With ``cores=2``
-both run on two cores, with ``ranks=n`` on n ranks; these have the same inputs, a ``ByRank`` aside.
-
-``source_twin`` declares a pair for a rule that is found in the source; what the bad one does is
+``source_twin`` declares a twin for a rule that is found in the source; what the bad form does is
 legal Python, so both run all the same. Marks may stand in other ``parts=`` than the kernel: in a
 helper, in a class.
 
-``advised_twin`` declares a pair for a rule of ``nkisim.profile``: it has advice for the bad one.
+``advised_twin`` declares a twin for a rule of ``nkisim.profile``: it has advice for the bad form.
 
-``host_twin`` declares a pair for a rule that is decided outside a kernel: both are called without
+``host_twin`` declares a twin for a rule that is decided outside a kernel: both are called without
 arguments. ``guard`` declares a legal kernel that a stricter reader would wrongly flag; it must have
 no finding at all, or warnings of the one rule that it names.
 """
@@ -33,6 +33,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 import ml_dtypes
@@ -40,6 +41,10 @@ import numpy as np
 
 import nkisim
 
+from .forms import form_of
+
+Kernel = Callable[..., Any]
+Declaration = Callable[[Kernel], Kernel]
 ALL = ("gen2", "gen3", "gen4")
 GEN2_3 = ("gen2", "gen3")
 GEN3_UP = ("gen3", "gen4")
@@ -71,7 +76,7 @@ class Twin:
     """
 
     name: str
-    bad: Callable[..., Any]
+    bad: Kernel
     inputs: Sequence[Any] = ()
     fixed: Sequence[Any] = ()
     targets: tuple[str, ...] = ALL
@@ -89,14 +94,19 @@ class Twin:
         return self.name.split("_")[0]
 
     @property
-    def good(self) -> Callable[..., Any]:
-        """The repaired kernel: the function of the matching name in the same module."""
+    def good(self) -> Kernel:
+        """The kernel with the fix."""
         return self.bad.__globals__[f"good_{self.name}"]
 
     @property
     def file(self) -> str:
-        """File that holds both."""
+        """File of the bad kernel."""
         return self.bad.__code__.co_filename
+
+    @property
+    def module(self) -> Path:
+        """File of ``tests/kernels`` that declares the twin."""
+        return Path(__file__).parent / f"{self.bad.__module__.rpartition('.')[2]}.py"
 
     @cached_property
     def marked_lines(self) -> set[int]:
@@ -107,7 +117,7 @@ class Twin:
             found |= {first + i for i, line in enumerate(lines) if line.rstrip().endswith("# here")}
         return found
 
-    def launched(self, kernel: Callable[..., Any]) -> Any:
+    def launched(self, kernel: Kernel) -> Any:
         """One of the two kernels, on the twin's grid."""
         return kernel if self.cores is None else nkisim.jit(kernel)[self.cores]
 
@@ -123,7 +133,7 @@ class Guard:
     """A legal kernel; ``warns`` is the rule of which it has warnings, if any."""
 
     name: str
-    kernel: Callable[..., Any]
+    kernel: Kernel
     inputs: Sequence[Any]
     targets: tuple[str, ...]
     warns: str = ""
@@ -137,79 +147,59 @@ def twin(
     ranks: int = 1,
     parts: tuple[Any, ...] = (),
     options: Mapping[str, Any] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the decorated ``bad_<rule>`` and the ``good_<rule>`` of its module as a twin."""
-
-    def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
-        good_inputs = inputs if fixed is None else fixed
-        found = Twin(
-            bad.__name__.removeprefix("bad_"),
-            bad,
-            inputs,
-            good_inputs,
-            targets,
-            cores=cores,
-            ranks=ranks,
-            parts=parts,
-            options=options or {},
-        )
-        TWINS.append(found)
-        return bad
-
-    return declare
+) -> Declaration:
+    """Declare the decorated kernel as a twin."""
+    options = options or {}
+    return _declared(
+        inputs, fixed, targets=targets, cores=cores, ranks=ranks, parts=parts, options=options
+    )
 
 
 def source_twin(
     *inputs: Any, parts: tuple[Any, ...] = (), options: Mapping[str, Any] | None = None
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as found in the source."""
-
-    def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
-        name = bad.__name__.removeprefix("bad_")
-        made = Twin(
-            name,
-            bad,
-            inputs,
-            inputs,
-            ("gen3",),
-            in_source=True,
-            parts=parts,
-            options=options or {},
-        )
-        TWINS.append(made)
-        return bad
-
-    return declare
+) -> Declaration:
+    """Declare the decorated kernel as a twin whose mistake is found in the source."""
+    options = options or {}
+    return _declared(inputs, targets=("gen3",), in_source=True, parts=parts, options=options)
 
 
 def advised_twin(
     *inputs: Any, targets: tuple[str, ...] = ALL, cores: int | None = None
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as found by a profile.
+) -> Declaration:
+    """Declare the decorated kernel as a twin whose bad form is advised by a profile.
 
     ``cores`` is the grid of the good one.
     """
+    return _declared(inputs, targets=targets, cores=cores, advised=True)
 
-    def declare(bad: Callable[..., Any]) -> Callable[..., Any]:
-        name = bad.__name__.removeprefix("bad_")
-        TWINS.append(Twin(name, bad, inputs, inputs, targets, cores=cores, advised=True))
-        return bad
+
+def host_twin(function: Kernel) -> Kernel:
+    """Declare the decorated host code as a twin."""
+    return _declared(on_host=True)(function)
+
+
+def _declared(
+    inputs: Sequence[Any] = (), fixed: Sequence[Any] | None = None, **given: Any
+) -> Declaration:
+    """Return the decorator that declares a kernel, or a ``bad_<rule>``, as a twin."""
+
+    def declare(kernel: Kernel) -> Kernel:
+        name, bad = kernel.__name__, kernel
+        if name.startswith("bad_"):
+            name = name.removeprefix("bad_")
+        else:
+            bad, _ = form_of(kernel, "bad"), form_of(kernel, "good")
+        if kernel.__module__.startswith(__name__):  # not a copy of its file
+            TWINS.append(Twin(name, bad, inputs, inputs if fixed is None else fixed, **given))
+        return kernel
 
     return declare
 
 
-def host_twin(bad: Callable[..., Any]) -> Callable[..., Any]:
-    """Declare the decorated ``bad_<rule>`` and its ``good_<rule>`` as host code."""
-    TWINS.append(Twin(bad.__name__.removeprefix("bad_"), bad, on_host=True))
-    return bad
-
-
-def guard(
-    *inputs: Any, targets: tuple[str, ...] = ALL, warns: str = ""
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def guard(*inputs: Any, targets: tuple[str, ...] = ALL, warns: str = "") -> Declaration:
     """Declare the decorated kernel as one without findings, warnings of ``warns`` aside."""
 
-    def declare(kernel: Callable[..., Any]) -> Callable[..., Any]:
+    def declare(kernel: Kernel) -> Kernel:
         GUARDS.append(Guard(kernel.__name__, kernel, inputs, targets, warns))
         return kernel
 

@@ -15,52 +15,38 @@ def zeros(*shape, dtype=np.float32):
 
 
 @advised_twin(zeros(4096, 32))
-def bad_P001(x):
+def P001(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for i in nl.affine_range(x.shape[0] // 128):
+    for i in nl.affine_range(x.shape[0] // 128):  # bad
         tile = nl.ndarray((128, 32), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # here
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
         nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
-    return out
-
-
-def good_P001(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    rows = [[1024, 128], [1, 1024]]  # 32 consecutive rows in each partition
-    tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=x.ap(rows))
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
-    nisa.dma_copy(dst=out.ap(rows), src=tile)
+    rows = [[1024, 128], [1, 1024]]  # good: 32 consecutive rows in each partition
+    tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)  # good
+    nisa.dma_copy(dst=tile, src=x.ap(rows))  # good
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)  # good
+    nisa.dma_copy(dst=out.ap(rows), src=tile)  # good
     return out
 
 
 @advised_twin(zeros(6400, 128), targets=GEN3_UP)
-def bad_P002(x):
+def P002(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    hardware = nisa.dge_mode.hwdge  # good
     for i in nl.affine_range(x.shape[0] // 128):
         rows = slice(i * 128, (i + 1) * 128)
         tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows])  # here
+        nisa.dma_copy(dst=tile, src=x[rows])  # bad here
+        nisa.dma_copy(dst=tile, src=x[rows], dge_mode=hardware, engine=nisa.engine.sync)  # good
         nisa.activation(dst=tile, op=nl.exp, data=tile)
-        nisa.dma_copy(dst=out[rows], src=tile)
-    return out
-
-
-def good_P002(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    hardware = nisa.dge_mode.hwdge
-    for i in nl.affine_range(x.shape[0] // 128):
-        rows = slice(i * 128, (i + 1) * 128)
-        tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows], dge_mode=hardware, engine=nisa.engine.sync)
-        nisa.activation(dst=tile, op=nl.exp, data=tile)
-        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware, engine=nisa.engine.scalar)
+        nisa.dma_copy(dst=out[rows], src=tile)  # bad
+        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware, engine=nisa.engine.scalar)  # good
     return out
 
 
 @advised_twin(zeros(1024, 1024), zeros(1024, 512))
-def bad_P003(a, b):
+def P003(a, b):
     out = nl.ndarray((1024, 512), dtype=nl.float32, buffer=nl.shared_hbm)
     left = nl.ndarray((128, 8, 1024), dtype=a.dtype, buffer=nl.sbuf)
     right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
@@ -71,7 +57,7 @@ def bad_P003(a, b):
         rows = slice(m * 64, (m + 1) * 64)
         total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
         for k in nl.affine_range(8):
-            for c in nl.affine_range(8):
+            for c in nl.affine_range(8):  # bad
                 columns = slice(c * 64, (c + 1) * 64)
                 nisa.nc_matmul(  # here
                     dst=total[:, columns],
@@ -79,24 +65,7 @@ def bad_P003(a, b):
                     moving=right[:, k, columns],
                     accumulate=k > 0,
                 )
-        result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=result, src=total)
-        nisa.dma_copy(dst=out[rows], src=result)
-    return out
-
-
-def good_P003(a, b):
-    out = nl.ndarray((1024, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    left = nl.ndarray((128, 8, 1024), dtype=a.dtype, buffer=nl.sbuf)
-    right = nl.ndarray((128, 8, 512), dtype=b.dtype, buffer=nl.sbuf)
-    for k in nl.affine_range(8):
-        nisa.dma_copy(dst=left[:, k, :], src=a[k * 128 : (k + 1) * 128])
-        nisa.dma_copy(dst=right[:, k, :], src=b[k * 128 : (k + 1) * 128])
-    for m in nl.affine_range(16):
-        rows = slice(m * 64, (m + 1) * 64)
-        total = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.psum)
-        for k in nl.affine_range(8):
-            nisa.nc_matmul(
+            nisa.nc_matmul(  # good
                 dst=total, stationary=left[:, k, rows], moving=right[:, k, :], accumulate=k > 0
             )
         result = nl.ndarray((64, 512), dtype=nl.float32, buffer=nl.sbuf)
@@ -110,28 +79,17 @@ def good_P003(a, b):
     zeros(128, 2048, dtype=ml_dtypes.bfloat16),
     targets=GEN3_UP,
 )
-def bad_P004(a, b):
+def P004(a, b):
     out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
     left, right = nl.load(a), nl.load(b)
     for c in nl.affine_range(4):
         product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-        for d in nl.affine_range(16):
+        for d in nl.affine_range(16):  # bad
             moving = right[:, c * 512 + d * 32 : c * 512 + (d + 1) * 32]
             columns = slice(d * 32, (d + 1) * 32)
             nisa.nc_matmul(dst=product[:, columns], stationary=left, moving=moving)  # here
-        result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_copy(dst=result, src=product)
-        nisa.dma_copy(dst=out[:, c * 512 : (c + 1) * 512], src=result)
-    return out
-
-
-def good_P004(a, b):
-    out = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
-    left, right = nl.load(a), nl.load(b)
-    for c in nl.affine_range(4):
-        product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-        moving = right[:, c * 512 : (c + 1) * 512]
-        nisa.nc_matmul(dst=product, stationary=left, moving=moving)
+        moving = right[:, c * 512 : (c + 1) * 512]  # good
+        nisa.nc_matmul(dst=product, stationary=left, moving=moving)  # good
         result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=result, src=product)
         nisa.dma_copy(dst=out[:, c * 512 : (c + 1) * 512], src=result)
@@ -139,26 +97,20 @@ def good_P004(a, b):
 
 
 @advised_twin(zeros(768, 16384))
-def bad_P006(x):
+def P006(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    tiles = []
-    for i in nl.affine_range(x.shape[0] // 128):
+    tiles = []  # bad
+    for i in nl.affine_range(x.shape[0] // 128):  # bad
         tile = nl.ndarray((128, 16384), dtype=x.dtype, buffer=nl.sbuf)  # here
         nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
         tiles.append(tile)
     for i in nl.affine_range(x.shape[0] // 128):
-        nisa.tensor_scalar(dst=tiles[i], data=tiles[i], op0=nl.add, operand0=1.0)
-        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tiles[i])
-    return out
-
-
-def good_P006(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for i in nl.affine_range(x.shape[0] // 128):
-        tile = nl.ndarray((128, 16384), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
-        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
+        nisa.tensor_scalar(dst=tiles[i], data=tiles[i], op0=nl.add, operand0=1.0)  # bad
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tiles[i])  # bad
+        tile = nl.ndarray((128, 16384), dtype=x.dtype, buffer=nl.sbuf)  # good
+        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # good
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)  # good
+        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)  # good
     return out
 
 
@@ -167,44 +119,26 @@ def good_P006(x):
     zeros(128, 512, dtype=ml_dtypes.bfloat16),
     targets=GEN3_UP,
 )
-def bad_P007(a, b):
+def P007(a, b):
     out = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.shared_hbm)
     left, right = nl.load(a), nl.load(b)
     rows = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.sbuf)
     for i in nl.affine_range(24):
         product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
         nisa.nc_matmul(dst=product, stationary=left[:, i * 128 : (i + 1) * 128], moving=right)
-        nisa.tensor_copy(dst=rows[:, i, :], src=product, engine=nisa.engine.vector)  # here
-    nisa.dma_copy(dst=out, src=rows)
-    return out
-
-
-def good_P007(a, b):
-    out = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.shared_hbm)
-    left, right = nl.load(a), nl.load(b)
-    rows = nl.ndarray((128, 24, 512), dtype=nl.float32, buffer=nl.sbuf)
-    for i in nl.affine_range(24):
-        product = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-        nisa.nc_matmul(dst=product, stationary=left[:, i * 128 : (i + 1) * 128], moving=right)
-        engine = nisa.engine.scalar if i % 2 else nisa.engine.vector
-        nisa.tensor_copy(dst=rows[:, i, :], src=product, engine=engine)
+        nisa.tensor_copy(dst=rows[:, i, :], src=product, engine=nisa.engine.vector)  # bad here
+        engine = nisa.engine.scalar if i % 2 else nisa.engine.vector  # good
+        nisa.tensor_copy(dst=rows[:, i, :], src=product, engine=engine)  # good
     nisa.dma_copy(dst=out, src=rows)
     return out
 
 
 @advised_twin(zeros(1024, 128))
-def bad_P008(x):
+def P008(x):
     out = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.shared_hbm)
     tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=x.ap([[1, 128], [128, 1024]]))  # here
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-def good_P008(x):
-    out = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.shared_hbm)
-    tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
-    for i in nl.affine_range(8):
+    nisa.dma_copy(dst=tile, src=x.ap([[1, 128], [128, 1024]]))  # bad here
+    for i in nl.affine_range(8):  # good
         block = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=block, src=x[i * 128 : (i + 1) * 128])
         turned = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.psum)
@@ -215,36 +149,17 @@ def good_P008(x):
 
 
 @advised_twin(zeros(512, 256), zeros(512, 2048))
-def bad_P009(a, b):
+def P009(a, b):
     out = nl.ndarray((256, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
-    for m in nl.affine_range(2):
-        rows = slice(m * 128, (m + 1) * 128)
-        for n in nl.affine_range(4):
-            columns = slice(n * 512, (n + 1) * 512)
-            total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
-            for k in nl.affine_range(4):
-                left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
-                nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])  # here
-                right = nl.ndarray((128, 512), dtype=b.dtype, buffer=nl.sbuf)
-                nisa.dma_copy(dst=right, src=b[k * 128 : (k + 1) * 128, columns])  # here
-                nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)
-            result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
-            nisa.tensor_copy(dst=result, src=total)
-            nisa.dma_copy(dst=out[rows, columns], src=result)
-    return out
-
-
-def good_P009(a, b):
-    out = nl.ndarray((256, 2048), dtype=nl.float32, buffer=nl.shared_hbm)
-    rights = []
-    for k in nl.affine_range(4):
+    rights = []  # good
+    for k in nl.affine_range(4):  # good
         right = nl.ndarray((128, 2048), dtype=b.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=right, src=b[k * 128 : (k + 1) * 128])
         rights.append(right)
     for m in nl.affine_range(2):
         rows = slice(m * 128, (m + 1) * 128)
-        lefts = []
-        for k in nl.affine_range(4):
+        lefts = []  # good
+        for k in nl.affine_range(4):  # good
             left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)
             nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])
             lefts.append(left)
@@ -252,8 +167,15 @@ def good_P009(a, b):
             columns = slice(n * 512, (n + 1) * 512)
             total = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.psum)
             for k in nl.affine_range(4):
-                moving = rights[k][:, columns]
-                nisa.nc_matmul(dst=total, stationary=lefts[k], moving=moving, accumulate=k > 0)
+                left = nl.ndarray((128, 128), dtype=a.dtype, buffer=nl.sbuf)  # bad
+                nisa.dma_copy(dst=left, src=a[k * 128 : (k + 1) * 128, rows])  # bad here
+                right = nl.ndarray((128, 512), dtype=b.dtype, buffer=nl.sbuf)  # bad
+                nisa.dma_copy(dst=right, src=b[k * 128 : (k + 1) * 128, columns])  # bad here
+                nisa.nc_matmul(dst=total, stationary=left, moving=right, accumulate=k > 0)  # bad
+                moving = rights[k][:, columns]  # good
+                nisa.nc_matmul(  # good
+                    dst=total, stationary=lefts[k], moving=moving, accumulate=k > 0
+                )
             result = nl.ndarray((128, 512), dtype=nl.float32, buffer=nl.sbuf)
             nisa.tensor_copy(dst=result, src=total)
             nisa.dma_copy(dst=out[rows, columns], src=result)
@@ -261,67 +183,41 @@ def good_P009(a, b):
 
 
 @advised_twin(zeros(640, 2048))
-def bad_P009_second_pass(x):
+def P009_second_pass(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
+    kept = []  # good
     for i in nl.sequential_range(5):
         tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
         nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
+        kept.append(tile)  # good
     for i in nl.affine_range(5):
-        again = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=again, src=x[i * 128 : (i + 1) * 128])  # here
+        again = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)  # bad
+        nisa.dma_copy(dst=again, src=x[i * 128 : (i + 1) * 128])  # bad here
         result = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=result, data1=again, data2=total, op=nl.subtract)
-        nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
-    return out
-
-
-def good_P009_second_pass(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    total = nl.zeros((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
-    kept = []
-    for i in nl.sequential_range(5):
-        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])
-        nisa.tensor_tensor(dst=total, data1=total, data2=tile, op=nl.add)
-        kept.append(tile)
-    for i in nl.affine_range(5):
-        result = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.tensor_tensor(dst=result, data1=kept[i], data2=total, op=nl.subtract)
+        nisa.tensor_tensor(dst=result, data1=again, data2=total, op=nl.subtract)  # bad
+        nisa.tensor_tensor(dst=result, data1=kept[i], data2=total, op=nl.subtract)  # good
         nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=result)
     return out
 
 
 @advised_twin(zeros(1024, 1024, dtype=ml_dtypes.bfloat16))
-def bad_P010(x):
+def P010(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     for i in nl.affine_range(8):
         rows = slice(i * 128, (i + 1) * 128)
         tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
-        most = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+        most = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)  # bad
+        least = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)  # good
         total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[rows])
-        nisa.tensor_reduce(dst=most, op=nl.maximum, data=tile, axis=1)
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=most)
-        nisa.activation(dst=tile, op=nl.exp, data=tile)  # here
-        nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)
-        nisa.reciprocal(dst=total, data=total)
-        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=total)
-        nisa.dma_copy(dst=out[rows], src=tile)
-    return out
-
-
-def good_P010(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for i in nl.affine_range(8):
-        rows = slice(i * 128, (i + 1) * 128)
-        tile = nl.ndarray((128, 1024), dtype=x.dtype, buffer=nl.sbuf)
-        least = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
-        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows])
-        nisa.tensor_reduce(dst=least, op=nl.maximum, data=tile, axis=1, negate=True)
-        nisa.activation(
+        nisa.tensor_reduce(dst=most, op=nl.maximum, data=tile, axis=1)  # bad
+        nisa.tensor_scalar(dst=tile, data=tile, op0=nl.subtract, operand0=most)  # bad
+        nisa.activation(dst=tile, op=nl.exp, data=tile)  # bad here
+        nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)  # bad
+        nisa.tensor_reduce(dst=least, op=nl.maximum, data=tile, axis=1, negate=True)  # good
+        nisa.activation(  # good
             dst=tile,
             op=nl.exp,
             data=tile,
@@ -337,31 +233,17 @@ def good_P010(x):
 
 
 @advised_twin(zeros(1024, 2048), targets=GEN3_UP)
-def bad_P011(x):
+def P011(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     for i in nl.affine_range(8):
         rows = slice(i * 128, (i + 1) * 128)
         tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
         linear = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[rows])
-        nisa.tensor_scalar(  # here
+        nisa.tensor_scalar(  # bad here
             dst=linear, data=tile, op0=nl.multiply, operand0=2.0, op1=nl.add, operand1=1.0
         )
-        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
-        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.add)
-        nisa.tensor_tensor(dst=linear, data1=linear, data2=tile, op=nl.multiply)
-        nisa.dma_copy(dst=out[rows], src=linear)
-    return out
-
-
-def good_P011(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for i in nl.affine_range(8):
-        rows = slice(i * 128, (i + 1) * 128)
-        tile = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        linear = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows])
-        nisa.tensor_scalar(
+        nisa.tensor_scalar(  # good
             dst=linear,
             data=tile,
             op0=nl.multiply,
@@ -378,7 +260,7 @@ def good_P011(x):
 
 
 @advised_twin(zeros(6400, 128), targets=GEN3_UP)
-def bad_P012(x):
+def P012(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     hardware = nisa.dge_mode.hwdge
     for i in nl.affine_range(x.shape[0] // 128):
@@ -386,19 +268,8 @@ def bad_P012(x):
         tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[rows], dge_mode=hardware)  # here
         nisa.activation(dst=tile, op=nl.exp, data=tile)
-        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware)
-    return out
-
-
-def good_P012(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    hardware = nisa.dge_mode.hwdge
-    for i in nl.affine_range(x.shape[0] // 128):
-        rows = slice(i * 128, (i + 1) * 128)
-        tile = nl.ndarray((128, 128), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows], dge_mode=hardware)
-        nisa.activation(dst=tile, op=nl.exp, data=tile)
-        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware, engine=nisa.engine.scalar)
+        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware)  # bad
+        nisa.dma_copy(dst=out[rows], src=tile, dge_mode=hardware, engine=nisa.engine.scalar)  # good
     return out
 
 
@@ -407,7 +278,7 @@ def good_P012(x):
     zeros(1024, 2048, dtype=ml_dtypes.bfloat16),
     targets=("gen3",),
 )
-def bad_P011_gpsimd(x, y):
+def P011_gpsimd(x, y):
     out = nl.ndarray((1024, 1), dtype=nl.float32, buffer=nl.shared_hbm)
     mode, sync, scalar = nisa.dge_mode.hwdge, nisa.engine.sync, nisa.engine.scalar
     for i in nl.affine_range(8):
@@ -418,52 +289,22 @@ def bad_P011_gpsimd(x, y):
         total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
         nisa.dma_copy(dst=left, src=x[rows], dge_mode=mode, engine=sync)
         nisa.dma_copy(dst=right, src=y[rows], dge_mode=mode, engine=scalar)
-        nisa.tensor_tensor(dst=product, data1=left, data2=right, op=nl.multiply)  # here
-        nisa.tensor_reduce(dst=total, op=nl.add, data=product, axis=1)
-        nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode, engine=sync)
-    return out
-
-
-def good_P011_gpsimd(x, y):
-    out = nl.ndarray((1024, 1), dtype=nl.float32, buffer=nl.shared_hbm)
-    mode, sync, scalar = nisa.dge_mode.hwdge, nisa.engine.sync, nisa.engine.scalar
-    for i in nl.affine_range(8):
-        rows = slice(i * 128, (i + 1) * 128)
-        left = nl.ndarray((128, 2048), dtype=x.dtype, buffer=nl.sbuf)
-        right = nl.ndarray((128, 2048), dtype=y.dtype, buffer=nl.sbuf)
-        product = nl.ndarray((128, 2048), dtype=nl.float32, buffer=nl.sbuf)
-        total = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=left, src=x[rows], dge_mode=mode, engine=sync)
-        nisa.dma_copy(dst=right, src=y[rows], dge_mode=mode, engine=scalar)
-        engine = nisa.engine.gpsimd if i % 2 else nisa.engine.vector
-        nisa.tensor_tensor(dst=product, data1=left, data2=right, op=nl.multiply, engine=engine)
+        nisa.tensor_tensor(dst=product, data1=left, data2=right, op=nl.multiply)  # bad here
+        engine = nisa.engine.gpsimd if i % 2 else nisa.engine.vector  # good
+        nisa.tensor_tensor(  # good
+            dst=product, data1=left, data2=right, op=nl.multiply, engine=engine
+        )
         nisa.tensor_reduce(dst=total, op=nl.add, data=product, axis=1)
         nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode, engine=sync)
     return out
 
 
 @advised_twin(zeros(1024, 512))
-def bad_P013(x):
+def P013(x):
     powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
     gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for i in nl.affine_range(x.shape[0] // 128):
-        rows = slice(i * 128, (i + 1) * 128)
-        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=x[rows])
-        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.activation(dst=power, op=nl.exp, data=tile)  # here
-        nisa.dma_copy(dst=powers[rows], src=power)
-        gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
-        nisa.activation(dst=gate, op=nl.sigmoid, data=tile)
-        nisa.dma_copy(dst=gates[rows], src=gate)
-    return powers, gates
-
-
-def good_P013(x):
-    powers = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    gates = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    kept_tile = []
-    for i in nl.affine_range(x.shape[0] // 128):
+    kept_tile = []  # good
+    for i in nl.affine_range(x.shape[0] // 128):  # good
         rows = slice(i * 128, (i + 1) * 128)
         tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[rows])
@@ -472,8 +313,13 @@ def good_P013(x):
         nisa.dma_copy(dst=powers[rows], src=power)
         kept_tile.append(tile)
     for i in nl.affine_range(x.shape[0] // 128):
-        tile = kept_tile[i]
+        tile = kept_tile[i]  # good
         rows = slice(i * 128, (i + 1) * 128)
+        tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)  # bad
+        nisa.dma_copy(dst=tile, src=x[rows])  # bad
+        power = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)  # bad
+        nisa.activation(dst=power, op=nl.exp, data=tile)  # bad here
+        nisa.dma_copy(dst=powers[rows], src=power)  # bad
         gate = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
         nisa.activation(dst=gate, op=nl.sigmoid, data=tile)
         nisa.dma_copy(dst=gates[rows], src=gate)
@@ -481,27 +327,16 @@ def good_P013(x):
 
 
 @advised_twin(zeros(128, 2048), zeros(128, 2048))
-def bad_P014(x, y):
+def P014(x, y):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=late, src=y)  # here
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)  # bad
+    nisa.dma_copy(dst=late, src=y)  # bad here
     tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile, src=x)
     nisa.activation(dst=tile, op=nl.exp, data=tile)
     nisa.activation(dst=tile, op=nl.exp, data=tile)
-    nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
-    nisa.dma_copy(dst=out, src=tile)
-    return out
-
-
-def good_P014(x, y):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    tile = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=x)
-    nisa.activation(dst=tile, op=nl.exp, data=tile)
-    nisa.activation(dst=tile, op=nl.exp, data=tile)
-    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=late, src=y)
+    late = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.sbuf)  # good
+    nisa.dma_copy(dst=late, src=y)  # good
     nisa.tensor_tensor(dst=tile, data1=tile, data2=late, op=nl.multiply)
     nisa.dma_copy(dst=out, src=tile)
     return out
@@ -545,21 +380,16 @@ def good_P015(x):
 
 
 @advised_twin(zeros(4096, 2048), targets=GEN3_UP, cores=2)
-def bad_P016(x):
+def P016(x):
     out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    for i in nl.affine_range(x.shape[0] // 128):
+    for i in nl.affine_range(x.shape[0] // 128):  # bad
         tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[i * 128 : (i + 1) * 128])  # here
         nisa.activation(dst=tile, op=nl.exp, data=tile)
         nisa.dma_copy(dst=out[i * 128 : (i + 1) * 128], src=tile)
-    return out
-
-
-def good_P016(x):
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    count = x.shape[0] // 128 // nl.num_programs(0)
-    first = nl.program_id(0) * count
-    for i in nl.affine_range(count):
+    count = x.shape[0] // 128 // nl.num_programs(0)  # good
+    first = nl.program_id(0) * count  # good
+    for i in nl.affine_range(count):  # good
         rows = slice((first + i) * 128, (first + i + 1) * 128)
         tile = nl.ndarray((128, x.shape[1]), dtype=x.dtype, buffer=nl.sbuf)
         nisa.dma_copy(dst=tile, src=x[rows])

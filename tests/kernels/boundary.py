@@ -24,13 +24,7 @@ def good_A016(a, scale=2.0):
 
 
 @twin([f32(64, 32), f32(64, 32)], fixed=((f32(64, 32), f32(64, 32)),))
-def bad_A018(pair):  # here
-    total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=total, data1=nl.load(pair[0]), data2=nl.load(pair[1]), op=nl.add)
-    return stored(total)
-
-
-def good_A018(pair):
+def A018(pair):  # here
     total = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.tensor_tensor(dst=total, data1=nl.load(pair[0]), data2=nl.load(pair[1]), op=nl.add)
     return stored(total)
@@ -55,13 +49,7 @@ def good_L064(a: nt.tensor[64, 32]):
 
 
 @twin(f32(64, 32), np.float32(2), fixed=(f32(64, 32), 2.0))
-def bad_L057(a, factor):  # here
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
-    return stored(tile)
-
-
-def good_L057(a, factor):
+def L057(a, factor):  # here
     tile = nl.load(a)
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
     return stored(tile)
@@ -87,42 +75,25 @@ class WholeTiling(nl.NKIObject):
 
 
 @twin(f32(64, 32), WideTiling(), fixed=(f32(64, 32), WholeTiling()))
-def bad_L069(a, tiling):  # here
-    return stored(nl.load(a[0 : tiling.rows, 0 : tiling.columns]))
-
-
-def good_L069(a, tiling):
+def L069(a, tiling):  # here
     return stored(nl.load(a[0 : tiling.rows, 0 : tiling.columns]))
 
 
 @twin(f32(64, 32), np.dtype("float32"), fixed=(f32(64, 32), nl.float32))
-def bad_L057_dtype(a, kind):  # here
-    copy = nl.ndarray(a.shape, dtype=str(kind), buffer=nl.sbuf)
-    nisa.dma_copy(dst=copy, src=a)
-    return stored(copy)
-
-
-def good_L057_dtype(a, kind):
-    copy = nl.ndarray(a.shape, dtype=kind, buffer=nl.sbuf)
+def L057_dtype(a, kind):  # here
+    copy = nl.ndarray(a.shape, dtype=str(kind), buffer=nl.sbuf)  # bad
+    copy = nl.ndarray(a.shape, dtype=kind, buffer=nl.sbuf)  # good
     nisa.dma_copy(dst=copy, src=a)
     return stored(copy)
 
 
 @twin(f32(64, 32))
-def bad_L059(a):
+def L059(a):
     tile = nl.load(a)
+    factor = 1.0  # good
     if a.shape[0] > 64:
         factor = 0.5
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)  # here
-    return stored(tile)
-
-
-def good_L059(a):
-    tile = nl.load(a)
-    factor = 1.0
-    if a.shape[0] > 64:
-        factor = 0.5
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
     return stored(tile)
 
 
@@ -138,227 +109,157 @@ def good_L066(ones):
 
 
 @twin(f32(64, 32), f32(64, 32))
-def bad_M029(a, cache):  # here
+def M029(a, cache):  # here
     tile = nl.load(a)
     nisa.dma_copy(dst=cache, src=tile)
-    return stored(tile)
-
-
-def good_M029(a, cache):
-    tile = nl.load(a)
-    nisa.dma_copy(dst=cache, src=tile)
-    return stored(tile), cache
+    return stored(tile)  # bad
+    return stored(tile), cache  # good
 
 
 # -- results -------------------------------------------------------------------------------------
 
 
 @twin(f32(64, 32))
-def bad_A012(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.private_hbm)  # here
-    nisa.dma_copy(dst=out, src=nl.load(a))
-    return out
-
-
-def good_A012(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+def A012(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.private_hbm)  # bad here
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)  # good
     nisa.dma_copy(dst=out, src=nl.load(a))
     return out
 
 
 @twin(f32(64, 32))
-def bad_A012_hbm(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.hbm)  # here
-    nisa.dma_copy(dst=out, src=a)
-    return out
-
-
-def good_A012_hbm(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+def A012_hbm(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.hbm)  # bad here
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)  # good
     nisa.dma_copy(dst=out, src=a)
     return out
 
 
 @twin(f32(64, 32))
-def bad_L060(a):
+def L060(a):
     tile = nl.load(a)  # here
-    return tile
-
-
-def good_L060(a):
-    tile = nl.load(a)
-    return stored(tile)
+    return tile  # bad
+    return stored(tile)  # good
 
 
 @twin(f32(64, 32))
-def bad_L060_view(a):
-    out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)  # here
+def L060_view(a):
+    out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)  # bad here
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)  # good
     nisa.dma_copy(dst=out[:, 0:32], src=a)
-    return out[:, 0:32]
-
-
-def good_L060_view(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out[:, 0:32], src=a)
-    return out
+    return out[:, 0:32]  # bad
+    return out  # good
 
 
 @twin(f32(64, 32))
-def bad_L060_number(a):  # here
-    return stored(nl.load(a)), a.shape[0]
-
-
-def good_L060_number(a):
-    return stored(nl.load(a))
+def L060_number(a):  # here
+    return stored(nl.load(a)), a.shape[0]  # bad
+    return stored(nl.load(a))  # good
 
 
 # -- Python on tensors ---------------------------------------------------------------------------
 
 
 @twin(f32(64, 32))
-def bad_L026(a):
+def L026(a):
     tile = nl.load(a)
-    return stored(tile @ tile)  # here
-
-
-def good_L026(a):
-    tile = nl.load(a)
-    return stored(nl.matmul(tile, tile, transpose_x=True))
+    return stored(tile @ tile)  # bad here
+    return stored(nl.matmul(tile, tile, transpose_x=True))  # good
 
 
 @twin(f32(64, 32))
-def bad_L027(a):
+def L027(a):
     tile = nl.load(a)
-    return stored(tile * 2.0)  # here
-
-
-def good_L027(a):
-    tile = nl.load(a)
-    return stored(nl.multiply(tile, 2.0))
+    return stored(tile * 2.0)  # bad here
+    return stored(nl.multiply(tile, 2.0))  # good
 
 
 # -- host code -----------------------------------------------------------------------------------
 
 
-@host_twin
-def bad_A019():
-    return nkisim.jit(platform_target="trn2")(good_A012)  # here
-
-
-def good_A019():
-    return nkisim.jit(good_A012)
+def copied(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    nisa.dma_copy(dst=out, src=a)
+    return out
 
 
 @host_twin
-def bad_A020():
-    return nkisim.jit(mode="torchxla")(good_A012)  # here
-
-
-def good_A020():
-    return nkisim.jit()(good_A012)
+def A019():
+    return nkisim.jit(platform_target="trn2")(copied)  # bad here
+    return nkisim.jit(copied)  # good
 
 
 @host_twin
-def bad_A031():
+def A020():
+    return nkisim.jit(mode="torchxla")(copied)  # bad here
+    return nkisim.jit()(copied)  # good
+
+
+@host_twin
+def A031():
     nkisim.install(force=True)
-    try:
+    try:  # bad
         return importlib.import_module("nki").compiler  # here
     finally:
         nkisim.uninstall()
-
-
-def good_A031():
-    nkisim.install(force=True)
-    try:
+    try:  # good
         return importlib.import_module("nki").language.ndarray
     finally:
         nkisim.uninstall()
 
 
 @host_twin
-def bad_L063():
-    return nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # here
-
-
-def good_L063():
-    return nl.ds(0, 32)
+def L063():
+    return nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # bad here
+    return nl.ds(0, 32)  # good
 
 
 # -- Python in a kernel --------------------------------------------------------------------------
 
 
 @twin(f32(64, 100))
-def bad_L019(a):
+def L019(a):
     out = nl.ndarray((64, 50), dtype=a.dtype, buffer=nl.shared_hbm)
-    half = nl.ndarray((64, a.shape[1] / 2), dtype=a.dtype, buffer=nl.sbuf)  # here
-    nisa.dma_copy(dst=half, src=a[:, 0:50])
-    nisa.dma_copy(dst=out, src=half)
-    return out
-
-
-def good_L019(a):
-    out = nl.ndarray((64, 50), dtype=a.dtype, buffer=nl.shared_hbm)
-    half = nl.ndarray((64, a.shape[1] // 2), dtype=a.dtype, buffer=nl.sbuf)
+    half = nl.ndarray((64, a.shape[1] / 2), dtype=a.dtype, buffer=nl.sbuf)  # bad here
+    half = nl.ndarray((64, a.shape[1] // 2), dtype=a.dtype, buffer=nl.sbuf)  # good
     nisa.dma_copy(dst=half, src=a[:, 0:50])
     nisa.dma_copy(dst=out, src=half)
     return out
 
 
 @twin(f32(64, 100))
-def bad_L019_loop(a):
+def L019_loop(a):
     out = nl.ndarray((64, 100), dtype=a.dtype, buffer=nl.shared_hbm)
-    for c in nl.affine_range(a.shape[1] / 50):  # here
+    for c in nl.affine_range(a.shape[1] / 50):  # bad here
         nisa.dma_copy(dst=out[:, c * 50 : (c + 1) * 50], src=a[:, c * 50 : (c + 1) * 50])
-    return out
-
-
-def good_L019_loop(a):
-    out = nl.ndarray((64, 100), dtype=a.dtype, buffer=nl.shared_hbm)
-    for c in nl.affine_range(a.shape[1] // 50):
+    for c in nl.affine_range(a.shape[1] // 50):  # good
         nisa.dma_copy(dst=out[:, c * 50 : (c + 1) * 50], src=a[:, c * 50 : (c + 1) * 50])
     return out
 
 
 @twin(f32(64, 32))
-def bad_L028(a):
+def L028(a):
     tile = nl.load(a)
     padded = nl.zeros((64, 34), dtype=a.dtype, buffer=nl.sbuf)
-    padded[:, 1:33] = tile  # here
-    return stored(padded)
-
-
-def good_L028(a):
-    tile = nl.load(a)
-    padded = nl.zeros((64, 34), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=padded[:, 1:33], src=tile)
+    padded[:, 1:33] = tile  # bad here
+    nisa.tensor_copy(dst=padded[:, 1:33], src=tile)  # good
     return stored(padded)
 
 
 @twin(f32(64, 32), f32(64, 1))
-def bad_L030(a, bias):
+def L030(a, bias):
     tile = nl.load(a)
     column = nl.load(bias)
-    if column:  # here
+    if column:  # bad here
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=column)
-    return stored(tile)
-
-
-def good_L030(a, bias):
-    tile = nl.load(a)
-    column = nl.load(bias)
-    if column.shape[0] == tile.shape[0]:
+    if column.shape[0] == tile.shape[0]:  # good
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=column)
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_L030_and(a):
+def L030_and(a):
     tile = nl.load(a)
-    width = tile and tile.shape[1]  # here
-    return stored(tile[:, 0:width])
-
-
-def good_L030_and(a):
-    tile = nl.load(a)
-    width = tile.shape[1]
+    width = tile and tile.shape[1]  # bad here
+    width = tile.shape[1]  # good
     return stored(tile[:, 0:width])

@@ -18,11 +18,11 @@ def tiles(rows=64):
 
 
 @twin(f32(64, 64))
-def bad_R006(a):
+def R006(a):
     left, right = halves(nl.load(a))
     out, total = tiles()
-    nisa.activation(dst=out, op=nl.square, data=left, reduce_op=nl.add, reduce_cmd=ON)  # here
-    nisa.activation(  # here
+    nisa.activation(dst=out, op=nl.square, data=left, reduce_op=nl.add, reduce_cmd=ON)  # bad here
+    nisa.activation(  # bad here
         dst=out,
         op=nl.square,
         data=right,
@@ -30,64 +30,42 @@ def bad_R006(a):
         reduce_cmd=ON,
         reduce_res=total,
     )
-    return stored(total)
-
-
-def good_R006(a):
-    left, right = halves(nl.load(a))
-    out, total = tiles()
-    nisa.activation(dst=out, op=nl.square, data=left, reduce_op=nl.add, reduce_cmd=RESET)
-    nisa.activation(
+    nisa.activation(dst=out, op=nl.square, data=left, reduce_op=nl.add, reduce_cmd=RESET)  # good
+    nisa.activation(  # good
         dst=out, op=nl.square, data=right, reduce_op=nl.add, reduce_cmd=ON, reduce_res=total
     )
     return stored(total)
 
 
 @twin(f32(64, 64), targets=GEN4)
-def bad_R007(a):
+def R007(a):
     left, right = halves(nl.load(a))
     out, total = tiles()
+    nisa.tensor_scalar_cumulative(dst=out, src=left, op0=nl.add, op1=nl.add, imm0=0.0)  # good
     nisa.exponential(dst=out, src=left, max_value=4.0, reduce_cmd=RESET)
-    nisa.tensor_scalar_cumulative(dst=out, src=left, op0=nl.add, op1=nl.add, imm0=0.0)
+    nisa.tensor_scalar_cumulative(dst=out, src=left, op0=nl.add, op1=nl.add, imm0=0.0)  # bad
     nisa.exponential(dst=out, src=right, max_value=4.0, reduce_cmd=ON, reduce_res=total)  # here
-    return stored(total)
-
-
-def good_R007(a):
-    left, right = halves(nl.load(a))
-    out, total = tiles()
-    nisa.tensor_scalar_cumulative(dst=out, src=left, op0=nl.add, op1=nl.add, imm0=0.0)
-    nisa.exponential(dst=out, src=left, max_value=4.0, reduce_cmd=RESET)
-    nisa.exponential(dst=out, src=right, max_value=4.0, reduce_cmd=ON, reduce_res=total)
     return stored(total)
 
 
 @twin(f32(64, 64), targets=GEN4)
-def bad_R008(a):
+def R008(a):
     left, right = halves(nl.load(a))
     out, total = tiles()
+    nisa.exponential(dst=out, src=left, max_value=1.0)  # good
     nisa.exponential(dst=out, src=left, max_value=4.0, reduce_cmd=RESET)
-    nisa.exponential(dst=out, src=left, max_value=1.0)
+    nisa.exponential(dst=out, src=left, max_value=1.0)  # bad
     nisa.exponential(dst=out, src=right, max_value=4.0, reduce_cmd=ON, reduce_res=total)  # here
     return stored(total)
 
 
-def good_R008(a):
-    left, right = halves(nl.load(a))
-    out, total = tiles()
-    nisa.exponential(dst=out, src=left, max_value=1.0)
-    nisa.exponential(dst=out, src=left, max_value=4.0, reduce_cmd=RESET)
-    nisa.exponential(dst=out, src=right, max_value=4.0, reduce_cmd=ON, reduce_res=total)
-    return stored(total)
-
-
 @twin(f32(64, 64))
-def bad_R009(a):
+def R009(a):
     left, right = halves(nl.load(a))
     out, total = tiles(32)
     nisa.activation(dst=out, op=nl.square, data=left[0:32], reduce_op=nl.add, reduce_cmd=RESET)
-    low, _ = tiles()
-    nisa.activation(  # here
+    low, _ = tiles()  # bad
+    nisa.activation(  # bad here
         dst=low[32:64],
         op=nl.square,
         data=right[32:64],
@@ -95,14 +73,7 @@ def bad_R009(a):
         reduce_cmd=ON,
         reduce_res=total,
     )
-    return stored(total)
-
-
-def good_R009(a):
-    left, right = halves(nl.load(a))
-    out, total = tiles(32)
-    nisa.activation(dst=out, op=nl.square, data=left[0:32], reduce_op=nl.add, reduce_cmd=RESET)
-    nisa.activation(
+    nisa.activation(  # good
         dst=out, op=nl.square, data=right[0:32], reduce_op=nl.add, reduce_cmd=ON, reduce_res=total
     )
     return stored(total)

@@ -12,209 +12,134 @@ from tiles import stored
 
 
 @twin(f32(64, 32))
-def bad_D001(a):
-    exact = nl.ndarray((64, 32), dtype="float64", buffer=nl.sbuf)  # here
-    nisa.dma_copy(dst=exact, src=a)
-    return stored(exact)
-
-
-def good_D001(a):
-    exact = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+def D001(a):
+    exact = nl.ndarray((64, 32), dtype="float64", buffer=nl.sbuf)  # bad here
+    exact = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # good
     nisa.dma_copy(dst=exact, src=a)
     return stored(exact)
 
 
 @twin(f32(64, 32), f32(64, 32))
-def bad_D032(a, mask):
-    tile, predicate = nl.load(a), nl.load(mask)
+def D032(a, mask):
+    tile, predicate = nl.load(a), nl.load(mask)  # bad
+    tile, scores = nl.load(a), nl.load(mask)  # good
+    predicate = nl.ndarray((64, 32), dtype=nl.uint8, buffer=nl.sbuf)  # good
     kept = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=predicate, data=predicate, op0=nl.greater, operand0=0.0)
+    nisa.tensor_scalar(dst=predicate, data=predicate, op0=nl.greater, operand0=0.0)  # bad
+    nisa.tensor_scalar(dst=predicate, data=scores, op0=nl.greater, operand0=0.0)  # good
     nisa.tensor_copy_predicated(dst=kept, src=tile, predicate=predicate)  # here
     return stored(kept)
 
 
-def good_D032(a, mask):
-    tile, scores = nl.load(a), nl.load(mask)
-    predicate = nl.ndarray((64, 32), dtype=nl.uint8, buffer=nl.sbuf)
-    kept = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=predicate, data=scores, op0=nl.greater, operand0=0.0)
-    nisa.tensor_copy_predicated(dst=kept, src=tile, predicate=predicate)
-    return stored(kept)
-
-
 @twin(f32(64, 32), i32(64, 8, below=32))
-def bad_D032_index(a, columns):
-    tile, index = nl.load(a), nl.load(columns)
+def D032_index(a, columns):
+    tile, index = nl.load(a), nl.load(columns)  # bad
+    tile, index = nl.load(a), nl.load(columns, dtype=nl.uint32)  # good
     picked = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
     nisa.nc_n_gather(dst=picked, data=tile, indices=index)  # here
     return stored(picked)
 
 
-def good_D032_index(a, columns):
-    tile, index = nl.load(a), nl.load(columns, dtype=nl.uint32)
-    picked = nl.ndarray((64, 8), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.nc_n_gather(dst=picked, data=tile, indices=index)
-    return stored(picked)
+@twin(words(64, 8), targets=GEN4)
+def D032_packed(a):
+    tile = nl.load(a)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)  # bad here
+    return stored(tile)  # bad
+    copy = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)  # good
+    nisa.tensor_copy(dst=copy, src=tile)  # good
+    return stored(copy)  # good
 
 
 @twin(words(64, 8), targets=GEN4)
-def bad_D032_packed(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)  # here
-    return stored(tile)
-
-
-def good_D032_packed(a):
-    tile = nl.load(a)
-    copy = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=copy, src=tile)
-    return stored(copy)
-
-
-@twin(words(64, 8), targets=GEN4)
-def bad_D032_unpacked(a):
-    tile = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)
+def D032_unpacked(a):
+    tile = nl.ndarray(a.shape, dtype=nl.float32, buffer=nl.sbuf)  # bad
+    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)  # good
     nisa.dma_copy(dst=tile, src=a)  # here
     return stored(tile)
 
 
-def good_D032_unpacked(a):
-    tile = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=a)
-    return stored(tile)
-
-
 @twin(f32(64, 32), ints("uint8", 64, 32, below=2))
-def bad_D033(a, mask):
+def D033(a, mask):
     kept = nl.zeros((64, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
-    tile, predicate = nl.load(a), nl.load(mask)
+    tile, predicate = nl.load(a), nl.load(mask)  # bad
+    tile, predicate = nl.load(a, dtype=nl.bfloat16), nl.load(mask)  # good
     nisa.tensor_copy_predicated(dst=kept, src=tile, predicate=predicate)  # here
     return stored(kept)
 
 
-def good_D033(a, mask):
-    kept = nl.zeros((64, 32), dtype=nl.bfloat16, buffer=nl.sbuf)
-    tile, predicate = nl.load(a, dtype=nl.bfloat16), nl.load(mask)
-    nisa.tensor_copy_predicated(dst=kept, src=tile, predicate=predicate)
-    return stored(kept)
-
-
 @twin(i32(64, 32), ints("uint8", 64, 32, below=2))
-def bad_D035(a, mask):
-    tile, predicate = nl.load(a), nl.load(mask)
+def D035(a, mask):
+    tile, predicate = nl.load(a), nl.load(mask)  # bad
+    tile, predicate = nl.load(a, dtype=nl.float32), nl.load(mask)  # good
     kept = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.select_reduce(dst=kept, predicate=predicate, on_true=tile, on_false=0.0)  # here
     return stored(kept)
 
 
-def good_D035(a, mask):
-    tile, predicate = nl.load(a, dtype=nl.float32), nl.load(mask)
-    kept = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.select_reduce(dst=kept, predicate=predicate, on_true=tile, on_false=0.0)
-    return stored(kept)
-
-
 @twin(i32(64, 32))
-def bad_D035_cumulative(a):
-    tile = nl.load(a)
+def D035_cumulative(a):
+    tile = nl.load(a)  # bad
+    tile = nl.load(a, dtype=nl.float32)  # good
     nisa.tensor_scalar_cumulative(tile, tile, nl.multiply, nl.add, 1.0)  # here
     return stored(tile)
 
 
-def good_D035_cumulative(a):
-    tile = nl.load(a, dtype=nl.float32)
-    nisa.tensor_scalar_cumulative(tile, tile, nl.multiply, nl.add, 1.0)
-    return stored(tile)
-
-
 @twin(bf16(64, 32), bf16(64, 1))
-def bad_D036(a, scale):
-    tile, column = nl.load(a), nl.load(scale)
+def D036(a, scale):
+    tile, column = nl.load(a), nl.load(scale)  # bad
+    tile, column = nl.load(a), nl.load(scale, dtype=nl.float32)  # good
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=column)  # here
     return stored(tile)
 
 
-def good_D036(a, scale):
-    tile, column = nl.load(a), nl.load(scale, dtype=nl.float32)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=column)
-    return stored(tile)
-
-
 @twin(f32(64, 32), bf16(64, 1))
-def bad_D036_scale(a, scale):
+def D036_scale(a, scale):
     tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.exp, data=tile, scale=nl.load(scale))  # here
-    return stored(tile)
-
-
-def good_D036_scale(a, scale):
-    tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.exp, data=tile, scale=nl.load(scale, dtype=nl.float32))
+    nisa.activation(dst=tile, op=nl.exp, data=tile, scale=nl.load(scale))  # bad here
+    nisa.activation(dst=tile, op=nl.exp, data=tile, scale=nl.load(scale, dtype=nl.float32))  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_D045(a):
-    tile = nl.ndarray((64, 32), dtype=np.float32, buffer=nl.sbuf)  # here
-    nisa.dma_copy(dst=tile, src=a)
-    return stored(tile)
-
-
-def good_D045(a):
-    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
+def D045(a):
+    tile = nl.ndarray((64, 32), dtype=np.float32, buffer=nl.sbuf)  # bad here
+    tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # good
     nisa.dma_copy(dst=tile, src=a)
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_D045_load(a):
-    return stored(nl.load(a, dtype=np.float16))  # here
-
-
-def good_D045_load(a):
-    return stored(nl.load(a, dtype=nl.float16))
+def D045_load(a):
+    return stored(nl.load(a, dtype=np.float16))  # bad here
+    return stored(nl.load(a, dtype=nl.float16))  # good
 
 
 # -- operators -----------------------------------------------------------------------------------
 
 
 @twin(f32(64, 32))
-def bad_D011(a):
+def D011(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.bitwise_and, operand0=0x7FFFFFFF)  # here
-    return stored(tile)
-
-
-def good_D011(a):
-    tile = nl.load(a)
-    bits = tile.view(nl.uint32)
-    nisa.tensor_scalar(dst=bits, data=bits, op0=nl.bitwise_and, operand0=0x7FFFFFFF)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.bitwise_and, operand0=0x7FFFFFFF)  # bad here
+    bits = tile.view(nl.uint32)  # good
+    nisa.tensor_scalar(dst=bits, data=bits, op0=nl.bitwise_and, operand0=0x7FFFFFFF)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_D011_reduce(a):
-    bits = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=nl.load(a), axis=1)  # here
-    return stored(bits)
-
-
-def good_D011_reduce(a):
-    bits = nl.ndarray((64, 1), dtype=nl.uint32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=nl.load(a).view(nl.uint32), axis=1)
+def D011_reduce(a):
+    bits = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)  # bad
+    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=nl.load(a), axis=1)  # bad here
+    bits = nl.ndarray((64, 1), dtype=nl.uint32, buffer=nl.sbuf)  # good
+    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=nl.load(a).view(nl.uint32), axis=1)  # good
     return stored(bits)
 
 
 @twin(i32(64, 32))
-def bad_D011_float_immediate(a):
+def D011_float_immediate(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=2.0)  # here
-    return stored(tile)
-
-
-def good_D011_float_immediate(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=2)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=2.0)  # bad here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=2)  # good
     return stored(tile)
 
 
@@ -223,143 +148,91 @@ _TWO_AS_FLOAT = np.float32(2)
 
 
 @twin(i32(64, 32))
-def bad_D011_numpy_float(a):
+def D011_numpy_float(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=_TWO_AS_FLOAT)  # here
-    return stored(tile)
-
-
-def good_D011_numpy_float(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=_TWO)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=_TWO_AS_FLOAT)  # bad here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.left_shift, operand0=_TWO)  # good
     return stored(tile)
 
 
 @twin(i32(64, 32, below=1000))
-def bad_D012(a):
+def D012(a):
     tile = nl.load(a)
     low = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_scalar(low, tile, nl.bitwise_and, 255, op1=nl.add, operand1=1)  # here
-    return stored(low)
-
-
-def good_D012(a):
-    tile = nl.load(a)
-    low = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_scalar(low, tile, nl.bitwise_and, 255)
-    nisa.tensor_scalar(low, low, nl.add, 1)
+    nisa.tensor_scalar(low, tile, nl.bitwise_and, 255, op1=nl.add, operand1=1)  # bad here
+    nisa.tensor_scalar(low, tile, nl.bitwise_and, 255)  # good
+    nisa.tensor_scalar(low, low, nl.add, 1)  # good
     return stored(low)
 
 
 @twin(i32(64, 32))
-def bad_D012_engine(a):
+def D012_engine(a):
     tile = nl.load(a)
-    nisa.tensor_tensor(tile, tile, tile, nl.bitwise_or, engine=nisa.engine.gpsimd)  # here
-    return stored(tile)
-
-
-def good_D012_engine(a):
-    tile = nl.load(a)
-    nisa.tensor_tensor(tile, tile, tile, nl.bitwise_or, engine=nisa.engine.vector)
+    nisa.tensor_tensor(tile, tile, tile, nl.bitwise_or, engine=nisa.engine.gpsimd)  # bad here
+    nisa.tensor_tensor(tile, tile, tile, nl.bitwise_or, engine=nisa.engine.vector)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32), np.full((64, 32), 2.0, np.float32))
-def bad_D013(a, b):
+def D013(a, b):
     ratio = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=ratio, data1=nl.load(a), data2=nl.load(b), op=nl.divide)  # here
-    return stored(ratio)
-
-
-def good_D013(a, b):
-    ratio = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.reciprocal(dst=ratio, data=nl.load(b))
-    nisa.tensor_tensor(dst=ratio, data1=nl.load(a), data2=ratio, op=nl.multiply)
+    nisa.tensor_tensor(dst=ratio, data1=nl.load(a), data2=nl.load(b), op=nl.divide)  # bad here
+    nisa.reciprocal(dst=ratio, data=nl.load(b))  # good
+    nisa.tensor_tensor(dst=ratio, data1=nl.load(a), data2=ratio, op=nl.multiply)  # good
     return stored(ratio)
 
 
 @twin(f32(64, 32), np.full((64, 32), 2.0, np.float32))
-def bad_D013_function(a, b):
-    return stored(nl.divide(nl.load(a), nl.load(b)))  # here
-
-
-def good_D013_function(a, b):
-    return stored(nl.multiply(nl.load(a), nl.reciprocal(nl.load(b))))
+def D013_function(a, b):
+    return stored(nl.divide(nl.load(a), nl.load(b)))  # bad here
+    return stored(nl.multiply(nl.load(a), nl.reciprocal(nl.load(b))))  # good
 
 
 @twin(f32(64, 32))
-def bad_D014(a):
+def D014(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.mod, operand0=4.0)  # here
-    return stored(tile)
-
-
-def good_D014(a):
-    tile = nl.load(a)
-    whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_scalar(dst=whole, data=tile, op0=nl.multiply, operand0=0.25)
-    nisa.scalar_tensor_tensor(tile, whole, nl.multiply, -4.0, nl.add, tile)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.mod, operand0=4.0)  # bad here
+    whole = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)  # good
+    nisa.tensor_scalar(dst=whole, data=tile, op0=nl.multiply, operand0=0.25)  # good
+    nisa.scalar_tensor_tensor(tile, whole, nl.multiply, -4.0, nl.add, tile)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_D014_power(a):
-    return stored(nl.power(nl.load(a), 2.0))  # here
-
-
-def good_D014_power(a):
-    return stored(nl.square(nl.load(a)))
+def D014_power(a):
+    return stored(nl.power(nl.load(a), 2.0))  # bad here
+    return stored(nl.square(nl.load(a)))  # good
 
 
 @twin(f32(64, 32))
-def bad_D022(a):
+def D022(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=np.add, operand0=1.0)  # here
-    return stored(tile)
-
-
-def good_D022(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=np.add, operand0=1.0)  # bad here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.add, operand0=1.0)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_D022_activation(a):
+def D022_activation(a):
     tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.add, data=tile)  # here
-    return stored(tile)
-
-
-def good_D022_activation(a):
-    tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.copy, data=tile)
+    nisa.activation(dst=tile, op=nl.add, data=tile)  # bad here
+    nisa.activation(dst=tile, op=nl.copy, data=tile)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_D022_string(a):
+def D022_string(a):
     tile = nl.load(a)
-    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op="add")  # here
-    return stored(tile)
-
-
-def good_D022_string(a):
-    tile = nl.load(a)
-    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op="add")  # bad here
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.add)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_D022_unary(a):
+def D022_unary(a):
     tile = nl.load(a)
-    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.exp)  # here
-    return stored(tile)
-
-
-def good_D022_unary(a):
-    tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.tensor_tensor(dst=tile, data1=tile, data2=tile, op=nl.exp)  # bad here
+    nisa.activation(dst=tile, op=nl.exp, data=tile)  # good
     return stored(tile)
 
 
@@ -367,105 +240,64 @@ def good_D022_unary(a):
 
 
 @twin(f32(64, 32))
-def bad_D024(a):
+def D024(a):
     tile = nl.load(a)
     peak = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    reset = nisa.reduce_cmd.reset_reduce
-    nisa.activation(tile, nl.exp, tile, None, 1.0, nl.maximum, peak, reset)  # here
-    return stored(peak)
-
-
-def good_D024(a):
-    tile = nl.load(a)
-    peak = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(tile, nl.exp, tile)
-    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1)
+    reset = nisa.reduce_cmd.reset_reduce  # bad
+    nisa.activation(tile, nl.exp, tile, None, 1.0, nl.maximum, peak, reset)  # bad here
+    nisa.activation(tile, nl.exp, tile)  # good
+    nisa.tensor_reduce(dst=peak, op=nl.maximum, data=tile, axis=1)  # good
     return stored(peak)
 
 
 @twin(f32(64, 32))
-def bad_D024_command(a):
+def D024_command(a):
     tile = nl.load(a)
     total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
     command = nisa.reduce_cmd.reset_reduce
-    nisa.activation(tile, nl.exp, tile, reduce_res=total, reduce_cmd=command)  # here
-    return stored(total)
-
-
-def good_D024_command(a):
-    tile = nl.load(a)
-    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    command = nisa.reduce_cmd.reset_reduce
-    nisa.activation(tile, nl.exp, tile, None, 1.0, nl.add, total, command)
+    nisa.activation(tile, nl.exp, tile, reduce_res=total, reduce_cmd=command)  # bad here
+    nisa.activation(tile, nl.exp, tile, None, 1.0, nl.add, total, command)  # good
     return stored(total)
 
 
 @twin(f32(64, 32))
-def bad_D025(a):
+def D025(a):
     tile = nl.load(a)
     any_true = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=any_true, op=nl.greater, data=tile, axis=1)  # here
-    return stored(any_true)
-
-
-def good_D025(a):
-    tile = nl.load(a)
-    any_true = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=any_true, op=nl.logical_or, data=tile, axis=1)
+    nisa.tensor_reduce(dst=any_true, op=nl.greater, data=tile, axis=1)  # bad here
+    nisa.tensor_reduce(dst=any_true, op=nl.logical_or, data=tile, axis=1)  # good
     return stored(any_true)
 
 
 @twin(i32(64, 32))
-def bad_D026(a):
+def D026(a):
     tile = nl.load(a)
     bits = nl.ndarray((64, 1), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=tile, axis=1, negate=True)  # here
-    return stored(bits)
-
-
-def good_D026(a):
-    tile = nl.load(a)
-    bits = nl.ndarray((64, 1), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=tile, axis=1)
+    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=tile, axis=1, negate=True)  # bad here
+    nisa.tensor_reduce(dst=bits, op=nl.bitwise_or, data=tile, axis=1)  # good
     return stored(bits)
 
 
 @twin(f32(64, 32))
-def bad_D027(a):
+def D027(a):
     tile = nl.load(a)
     product = nl.ndarray((1, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_partition_reduce(dst=product, op=nl.multiply, data=tile)  # here
-    return stored(product)
-
-
-def good_D027(a):
-    tile = nl.load(a)
-    product = nl.ndarray((1, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_partition_reduce(dst=product, op=nl.maximum, data=tile)
+    nisa.tensor_partition_reduce(dst=product, op=nl.multiply, data=tile)  # bad here
+    nisa.tensor_partition_reduce(dst=product, op=nl.maximum, data=tile)  # good
     return stored(product)
 
 
 @twin(f32(64, 32), f32(64, 32))
-def bad_D028(a, b):
+def D028(a, b):
     out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.maximum)  # here
-    return out
-
-
-def good_D028(a, b):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add)
+    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.maximum)  # bad here
+    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add)  # good
     return out
 
 
 @twin(f32(64, 32), f32(64, 32))
-def bad_D028_scales(a, b):
+def D028_scales(a, b):
     out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add, scales=[1.0, -1.0])  # here
-    return out
-
-
-def good_D028_scales(a, b):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add, scales=[1.0, 1.0])
+    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add, scales=[1.0, -1.0])  # bad here
+    nisa.dma_compute(dst=out, srcs=[a, b], reduce_op=nl.add, scales=[1.0, 1.0])  # good
     return out

@@ -22,12 +22,13 @@ except ImportError:
 
 
 @source_twin(f32(64, 32))
-def bad_L001(a):
-    def doubled(tile):  # here
+def L001(a):
+    def doubled(tile):  # bad here
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
         return tile
 
-    return stored(doubled(nl.load(a)))
+    return stored(doubled(nl.load(a)))  # bad
+    return stored(doubled(nl.load(a)))  # good
 
 
 def doubled(tile):
@@ -35,30 +36,22 @@ def doubled(tile):
     return tile
 
 
-def good_L001(a):
-    return stored(doubled(nl.load(a)))
-
-
 @source_twin(f32(64, 32))
-def bad_L002(a):
+def L002(a):
     tile = nl.load(a)
-    width = lambda t: t.shape[1]  # here
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / width(tile))
-    return stored(tile)
-
-
-def good_L002(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / tile.shape[1])
+    width = lambda t: t.shape[1]  # bad here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / width(tile))  # bad
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / tile.shape[1])  # good
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L003(a):
-    class Scale(nl.NKIObject):  # here
+def L003(a):
+    class Scale(nl.NKIObject):  # bad here
         factor: float
 
-    tile = nl.load(a)
+    tile = nl.load(a)  # bad
+    tile = nl.load(a)  # good
     factor = Scale(factor=2.0).factor
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
     return stored(tile)
@@ -68,26 +61,12 @@ class Scale(nl.NKIObject):
     factor: float
 
 
-def good_L003(a):
-    tile = nl.load(a)
-    factor = Scale(factor=2.0).factor
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=factor)
-    return stored(tile)
-
-
 @source_twin(f32(64, 128))
-def bad_L006(a):
+def L006(a):
     tile = nl.load(a)
-    quarters = [tile[:, 32 * i : 32 * i + 32] for i in range(4)]  # here
-    for quarter in quarters:
-        nisa.activation(dst=quarter, op=nl.exp, data=quarter)
-    return stored(tile)
-
-
-def good_L006(a):
-    tile = nl.load(a)
-    quarters = []
-    for i in range(4):
+    quarters = [tile[:, 32 * i : 32 * i + 32] for i in range(4)]  # bad here
+    quarters = []  # good
+    for i in range(4):  # good
         quarters.append(tile[:, 32 * i : 32 * i + 32])
     for quarter in quarters:
         nisa.activation(dst=quarter, op=nl.exp, data=quarter)
@@ -95,42 +74,30 @@ def good_L006(a):
 
 
 @source_twin(f32(64, 32))
-def bad_L007(a):
-    if a.shape[0] > 128:
+def L007(a):
+    if a.shape[0] > 128:  # bad
         raise ValueError("too many rows")  # here
-    return stored(nl.load(a))
-
-
-def good_L007(a):
-    assert a.shape[0] <= 128, "too many rows"
+    assert a.shape[0] <= 128, "too many rows"  # good
     return stored(nl.load(a))
 
 
 @source_twin(f32(64, 32))
-def bad_L007_try(a):
-    try:  # here
+def L007_try(a):
+    try:  # bad here
         rows, cols = a.shape
     except ValueError:
         rows, cols = a.shape[0], 1
-    return stored(nl.load(a[0:rows, 0:cols]))
-
-
-def good_L007_try(a):
-    rows = a.shape[0]
-    cols = a.shape[1] if len(a.shape) == 2 else 1
+    rows = a.shape[0]  # good
+    cols = a.shape[1] if len(a.shape) == 2 else 1  # good
     return stored(nl.load(a[0:rows, 0:cols]))
 
 
 @source_twin(f32(64, 32))
-def bad_L008(a):
-    import math  # here
+def L008(a):
+    import math  # bad here
 
-    rows = math.ceil(a.shape[0] / 2)
-    return stored(nl.load(a[0:rows]))
-
-
-def good_L008(a):
-    rows = (a.shape[0] + 1) // 2
+    rows = math.ceil(a.shape[0] / 2)  # bad
+    rows = (a.shape[0] + 1) // 2  # good
     return stored(nl.load(a[0:rows]))
 
 
@@ -138,13 +105,9 @@ _CALLS = 0
 
 
 @source_twin(f32(64, 32))
-def bad_L009(a):
-    global _CALLS  # here
-    _CALLS = 1
-    return stored(nl.load(a))
-
-
-def good_L009(a):
+def L009(a):
+    global _CALLS  # bad here
+    _CALLS = 1  # bad
     return stored(nl.load(a))
 
 
@@ -155,9 +118,11 @@ def halves(tile):
 
 
 @source_twin(f32(64, 32), parts=(halves,))
-def bad_L010(a):
+def L010(a):
     tile = nl.load(a)
-    for half in halves(tile):
+    for half in halves(tile):  # bad
+        nisa.activation(dst=half, op=nl.exp, data=half)
+    for half in both_halves(tile):  # good
         nisa.activation(dst=half, op=nl.exp, data=half)
     return stored(tile)
 
@@ -167,27 +132,15 @@ def both_halves(tile):
     return tile[:, 0:middle], tile[:, middle : 2 * middle]
 
 
-def good_L010(a):
-    tile = nl.load(a)
-    for half in both_halves(tile):
-        nisa.activation(dst=half, op=nl.exp, data=half)
-    return stored(tile)
-
-
 @source_twin(f32(64, 32), "tanh")
-def bad_L011(a, name):
+def L011(a, name):
     tile = nl.load(a)
-    match name:  # here
+    match name:  # bad here
         case "exp":
             nisa.activation(dst=tile, op=nl.exp, data=tile)
         case "tanh":
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
-def good_L011(a, name):
-    tile = nl.load(a)
-    if name == "exp":
+    if name == "exp":  # good
         nisa.activation(dst=tile, op=nl.exp, data=tile)
     elif name == "tanh":
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
@@ -195,94 +148,65 @@ def good_L011(a, name):
 
 
 @source_twin(f32(64, 32))
-def bad_L012(a):
+def L012(a):
     tile = nl.load(a)
     result = nl.exp(tile)
-    del tile  # here
-    return stored(result)
-
-
-def good_L012(a):
-    tile = nl.load(a)
-    result = nl.exp(tile)
+    del tile  # bad here
     return stored(result)
 
 
 @source_twin(f32(64, 32))
-def bad_L013(a):
+def L013(a):
     tile = nl.load(a)
-    if (cols := a.shape[1]) > 16:  # here
+    if (cols := a.shape[1]) > 16:  # bad here
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / cols)
-    return stored(tile)
-
-
-def good_L013(a):
-    tile = nl.load(a)
-    cols = a.shape[1]
-    if cols > 16:
+    cols = a.shape[1]  # good
+    if cols > 16:  # good
         nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / cols)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L014(a):
-    with np.errstate(all="ignore"):  # here
+def L014(a):
+    with np.errstate(all="ignore"):  # bad here
         tile = nl.exp(nl.load(a))
-    return stored(tile)
-
-
-def good_L014(a):
-    with nl.no_reorder():
-        tile = nl.exp(nl.load(a))
-    return stored(tile)
-
-
-@source_twin(f32(64, 32))
-def bad_L014_as(a):
-    with nl.no_reorder() as region:  # here
-        tile = nl.exp(nl.load(a))
-    return stored(tile)
-
-
-def good_L014_as(a):
-    with nl.no_reorder():
+    with nl.no_reorder():  # good
         tile = nl.exp(nl.load(a))
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L015(a):
+def L014_as(a):
+    with nl.no_reorder() as region:  # bad here
+        tile = nl.exp(nl.load(a))
+    with nl.no_reorder():  # good
+        tile = nl.exp(nl.load(a))
+    return stored(tile)
+
+
+@source_twin(f32(64, 32))
+def L015(a):
     tile = nl.load(a)
-    for width in (8, 32):  # here
+    for width in (8, 32):  # bad here
         if width == tile.shape[1]:
             break
     else:
         nisa.activation(dst=tile, op=nl.exp, data=tile)
-    return stored(tile)
-
-
-def good_L015(a):
-    tile = nl.load(a)
-    known = False
-    for width in (8, 32):
+    known = False  # good
+    for width in (8, 32):  # good
         if width == tile.shape[1]:
             known = True
-    if not known:
+    if not known:  # good
         nisa.activation(dst=tile, op=nl.exp, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L016(a):
+def L016(a):
     tile = nl.load(a)
-    for start, stop in ((0, 8), (8, 32)):  # here
+    for start, stop in ((0, 8), (8, 32)):  # bad here
         nisa.activation(dst=tile[:, start:stop], op=nl.exp, data=tile[:, start:stop])
-    return stored(tile)
-
-
-def good_L016(a):
-    tile = nl.load(a)
-    for part in ((0, 8), (8, 32)):
+    for part in ((0, 8), (8, 32)):  # good
         start, stop = part
         nisa.activation(dst=tile[:, start:stop], op=nl.exp, data=tile[:, start:stop])
     return stored(tile)
@@ -295,8 +219,9 @@ def total(*tiles):  # here
 
 
 @source_twin(f32(64, 32), f32(64, 32), parts=(total,))
-def bad_L023(a, b):
-    return stored(total(nl.load(a), nl.load(b)))
+def L023(a, b):
+    return stored(total(nl.load(a), nl.load(b)))  # bad
+    return stored(total_of((nl.load(a), nl.load(b))))  # good
 
 
 def total_of(tiles):
@@ -305,18 +230,15 @@ def total_of(tiles):
     return tiles[0]
 
 
-def good_L023(a, b):
-    return stored(total_of((nl.load(a), nl.load(b))))
-
-
 def scaled(tile, **settings):  # here
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=settings["factor"])
     return tile
 
 
 @source_twin(f32(64, 32), parts=(scaled,))
-def bad_L024(a):
-    return stored(scaled(nl.load(a), factor=2.0))
+def L024(a):
+    return stored(scaled(nl.load(a), factor=2.0))  # bad
+    return stored(scaled_by(nl.load(a), factor=2.0))  # good
 
 
 def scaled_by(tile, factor=1.0):
@@ -324,102 +246,64 @@ def scaled_by(tile, factor=1.0):
     return tile
 
 
-def good_L024(a):
-    return stored(scaled_by(nl.load(a), factor=2.0))
-
-
 # -- expressions -----------------------------------------------------------------------------------
 
 
 @source_twin(f32(64, 32))
-def bad_L025(a):
-    out = nl.ndarray((1, *a.shape), dtype=a.dtype, buffer=nl.shared_hbm)  # here
-    nisa.dma_copy(dst=out[0], src=nl.load(a))
-    return out
-
-
-def good_L025(a):
-    out = nl.ndarray((1, a.shape[0], a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)
+def L025(a):
+    out = nl.ndarray((1, *a.shape), dtype=a.dtype, buffer=nl.shared_hbm)  # bad here
+    out = nl.ndarray((1, a.shape[0], a.shape[1]), dtype=a.dtype, buffer=nl.shared_hbm)  # good
     nisa.dma_copy(dst=out[0], src=nl.load(a))
     return out
 
 
 @source_twin(f32(64, 32))
-def bad_L025_keywords(a):
+def L025_keywords(a):
     tile = nl.load(a)
-    settings = {"op0": nl.multiply, "operand0": 2.0}
-    nisa.tensor_scalar(dst=tile, data=tile, **settings)  # here
-    return stored(tile)
-
-
-def good_L025_keywords(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
+    settings = {"op0": nl.multiply, "operand0": 2.0}  # bad
+    nisa.tensor_scalar(dst=tile, data=tile, **settings)  # bad here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)  # good
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L043(a):
-    ops = {0: nl.exp, 1: nl.tanh}  # here
-    tile = nl.load(a)
-    nisa.activation(dst=tile, op=ops[1], data=tile)
-    return stored(tile)
-
-
-def good_L043(a):
-    ops = [nl.exp, nl.tanh]
+def L043(a):
+    ops = {0: nl.exp, 1: nl.tanh}  # bad here
+    ops = [nl.exp, nl.tanh]  # good
     tile = nl.load(a)
     nisa.activation(dst=tile, op=ops[1], data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L044(a):
-    assert a.shape[0] in {32, 64, 128}  # here
-    return stored(nl.load(a))
-
-
-def good_L044(a):
-    assert a.shape[0] in (32, 64, 128)
+def L044(a):
+    assert a.shape[0] in {32, 64, 128}  # bad here
+    assert a.shape[0] in (32, 64, 128)  # good
     return stored(nl.load(a))
 
 
 @source_twin(f32(64, 32))
-def bad_L045(a):
+def L045(a):
     ratio = a.shape[0] / a.shape[1]
-    assert ratio < 4, f"too narrow: {ratio:.2f}"  # here
-    return stored(nl.load(a))
-
-
-def good_L045(a):
-    ratio = a.shape[0] / a.shape[1]
-    assert ratio < 4, f"too narrow: {ratio}"
+    assert ratio < 4, f"too narrow: {ratio:.2f}"  # bad here
+    assert ratio < 4, f"too narrow: {ratio}"  # good
     return stored(nl.load(a))
 
 
 @source_twin(f32(64, 32))
-def bad_L045_percent(a):
-    assert a.shape[0] <= 128, "too many rows: %d" % a.shape[0]  # here
-    return stored(nl.load(a))
-
-
-def good_L045_percent(a):
-    assert a.shape[0] <= 128, f"too many rows: {a.shape[0]}"
+def L045_percent(a):
+    assert a.shape[0] <= 128, "too many rows: %d" % a.shape[0]  # bad here
+    assert a.shape[0] <= 128, f"too many rows: {a.shape[0]}"  # good
     return stored(nl.load(a))
 
 
 @source_twin(f32(64, 32))
-def bad_L046(a):
+def L046(a):
     tiles = [nl.load(a), nl.exp(nl.load(a))]
-    tiles[0], tiles[1] = tiles[1], tiles[0]  # here
-    return stored(tiles[0])
-
-
-def good_L046(a):
-    tiles = [nl.load(a), nl.exp(nl.load(a))]
-    first = tiles[0]
-    tiles[0] = tiles[1]
-    tiles[1] = first
+    tiles[0], tiles[1] = tiles[1], tiles[0]  # bad here
+    first = tiles[0]  # good
+    tiles[0] = tiles[1]  # good
+    tiles[1] = first  # good
     return stored(tiles[0])
 
 
@@ -429,47 +313,31 @@ def checked_rows(rows):
 
 
 @source_twin(f32(64, 32))
-def bad_L054(a):
+def L054(a):
     tile = nl.load(a)
-    if 16 < a.shape[1] <= checked_rows(a.shape[0]):  # here
+    if 16 < a.shape[1] <= checked_rows(a.shape[0]):  # bad here
         nisa.activation(dst=tile, op=nl.exp, data=tile)
-    return stored(tile)
-
-
-def good_L054(a):
-    tile = nl.load(a)
-    rows = checked_rows(a.shape[0])
-    if 16 < a.shape[1] <= rows:
+    rows = checked_rows(a.shape[0])  # good
+    if 16 < a.shape[1] <= rows:  # good
         nisa.activation(dst=tile, op=nl.exp, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L056(a):
-    bias = ...  # here
-    tile = nl.load(a)
-    assert bias != 0
-    return stored(tile[...])
-
-
-def good_L056(a):
-    bias = None
+def L056(a):
+    bias = ...  # bad here
+    bias = None  # good
     tile = nl.load(a)
     assert bias != 0
     return stored(tile[...])
 
 
 @source_twin(f32(64, 32))
-def bad_A017(a):
+def A017(a):
     tile = nl.load(a)
-    if a.dtype is nl.float32:  # here
+    if a.dtype is nl.float32:  # bad here
         nisa.activation(dst=tile, op=nl.exp, data=tile)
-    return stored(tile)
-
-
-def good_A017(a):
-    tile = nl.load(a)
-    if a.dtype == nl.float32:
+    if a.dtype == nl.float32:  # good
         nisa.activation(dst=tile, op=nl.exp, data=tile)
     return stored(tile)
 
@@ -478,80 +346,53 @@ def good_A017(a):
 
 
 @source_twin(f32(64, 32))
-def bad_L017(a):
+def L017(a):
     tile = nl.load(a)
     widths = [8, 32]
-    for i in reversed(widths):  # here
+    for i in reversed(widths):  # bad here
         nisa.activation(dst=tile[:, 0:i], op=nl.exp, data=tile[:, 0:i])
-    return stored(tile)
-
-
-def good_L017(a):
-    tile = nl.load(a)
-    widths = [8, 32]
-    for i in range(2):
+    for i in range(2):  # good
         width = widths[1 - i]
         nisa.activation(dst=tile[:, 0:width], op=nl.exp, data=tile[:, 0:width])
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L018(a):
+def L018(a):
     tile = nl.load(a)
-    starts = range(0, 32, 8)  # here
-    for c in starts:
+    starts = range(0, 32, 8)  # bad here
+    for c in starts:  # bad
         nisa.activation(dst=tile[:, c : c + 8], op=nl.exp, data=tile[:, c : c + 8])
-    return stored(tile)
-
-
-def good_L018(a):
-    tile = nl.load(a)
-    for c in range(0, 32, 8):
+    for c in range(0, 32, 8):  # good
         nisa.activation(dst=tile[:, c : c + 8], op=nl.exp, data=tile[:, c : c + 8])
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L020(a):
+def L020(a):
     tile = nl.load(a)
     widths = [8, 16, 8]
-    assert sum(widths) == tile.shape[1]  # here
-    return stored(tile)
-
-
-def good_L020(a):
-    tile = nl.load(a)
-    widths = [8, 16, 8]
-    whole = 0
-    for width in widths:
+    assert sum(widths) == tile.shape[1]  # bad here
+    whole = 0  # good
+    for width in widths:  # good
         whole += width
-    assert whole == tile.shape[1]
+    assert whole == tile.shape[1]  # good
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L021(a):
+def L021(a):
     tile = nl.load(a)
-    scale = float(np.sqrt(a.shape[1]))  # here
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scale)
-    return stored(tile)
-
-
-def good_L021(a):
-    tile = nl.load(a)
-    scale = a.shape[1] ** 0.5
+    scale = float(np.sqrt(a.shape[1]))  # bad here
+    scale = a.shape[1] ** 0.5  # good
     nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=scale)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L022(a):
-    rows = min(128, a.shape[0], a.shape[1])  # here
-    return stored(nl.load(a[0:rows]))
-
-
-def good_L022(a):
-    rows = min(128, min(a.shape[0], a.shape[1]))
+def L022(a):
+    rows = min(128, a.shape[0], a.shape[1])  # bad here
+    rows = min(128, min(a.shape[0], a.shape[1]))  # good
     return stored(nl.load(a[0:rows]))
 
 
@@ -561,24 +402,16 @@ def exponential(a):
 
 
 @source_twin(f32(64, 32))
-def bad_L062(a):
-    return exponential[1](a)  # here
-
-
-def good_L062(a):
-    return exponential(a)
+def L062(a):
+    return exponential[1](a)  # bad here
+    return exponential(a)  # good
 
 
 @source_twin(f32(64, 32))
-def bad_L061(a):
+def L061(a):
     tile = nl.load(a)
-    nisa.activation(dst=tile, op=old_nl.exp, data=tile)  # here
-    return stored(tile)
-
-
-def good_L061(a):
-    tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.exp, data=tile)
+    nisa.activation(dst=tile, op=old_nl.exp, data=tile)  # bad here
+    nisa.activation(dst=tile, op=nl.exp, data=tile)  # good
     return stored(tile)
 
 
@@ -595,134 +428,90 @@ def good_L065(a):
 
 
 @source_twin(f32(64, 32), 1)
-def bad_L029(a, steps):
+def L029(a, steps):
     total = nl.load(a)
     for _ in range(1, steps):
-        total += nl.load(a)  # here
-    return stored(total)
-
-
-def good_L029(a, steps):
-    total = nl.load(a)
-    for _ in range(1, steps):
-        nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a), op=nl.add)
+        total += nl.load(a)  # bad here
+        nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a), op=nl.add)  # good
     return stored(total)
 
 
 @source_twin(f32(64, 32))
-def bad_L031(a):
+def L031(a):
     tile = nl.load(a)
-    for i in nl.dynamic_range(4):
+    for i in nl.dynamic_range(4):  # bad
         if i == 0:  # here
             nisa.activation(dst=tile, op=nl.exp, data=tile)
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
-def good_L031(a):
-    tile = nl.load(a)
-    nisa.activation(dst=tile, op=nl.exp, data=tile)
-    for _ in nl.dynamic_range(4):
+    nisa.activation(dst=tile, op=nl.exp, data=tile)  # good
+    for _ in nl.dynamic_range(4):  # good
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32), 2)
-def bad_L032(a, steps):
+def L032(a, steps):
     tile = nl.load(a)
-    for _ in nl.dynamic_range(4):
+    for _ in nl.dynamic_range(4):  # bad
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
         if steps < 4:
             break  # here
-    return stored(tile)
-
-
-def good_L032(a, steps):
-    tile = nl.load(a)
-    for _ in nl.dynamic_range(min(steps, 4)):
+    for _ in nl.dynamic_range(min(steps, 4)):  # good
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(256, 32))
-def bad_L033(a):
+def L033(a):
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    for i in nl.dynamic_range(4):
+    for i in nl.dynamic_range(4):  # bad
         tile = nl.load(a[64 * i : 64 * i + 64])  # here
         nl.store(out[nl.ds(64 * i, 64)], tile)  # here
-    return out
-
-
-def good_L033(a):
-    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    for i in range(4):
+    for i in range(4):  # good
         tile = nl.load(a[64 * i : 64 * i + 64])
         nl.store(out[nl.ds(64 * i, 64)], tile)
     return out
 
 
 @source_twin(f32(64, 32))
-def bad_L035(a):
+def L035(a):
     tile = nl.load(a)
-    for i in nl.dynamic_range(4):
+    for i in nl.dynamic_range(4):  # bad
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
         i = 0  # here
-    return stored(tile)
-
-
-def good_L035(a):
-    tile = nl.load(a)
-    for _ in nl.dynamic_range(4):
+    for _ in nl.dynamic_range(4):  # good
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L037(a):
+def L037(a):
     tile = nl.load(a)
     for _ in nl.dynamic_range(4):
-        tile = nl.tanh(tile)
+        tile = nl.tanh(tile)  # bad
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)  # good
     return stored(tile)  # here
 
 
-def good_L037(a):
-    tile = nl.load(a)
-    for _ in nl.dynamic_range(4):
-        nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
 @source_twin(f32(64, 32))
-def bad_L037_nested(a):
+def L037_nested(a):
     tile = nl.load(a)
     count = nisa.register_alloc(3)
-    for _ in nl.dynamic_range(2):
+    for _ in nl.dynamic_range(2):  # bad
         for _ in nl.dynamic_range(count):  # here
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
-def good_L037_nested(a):
-    tile = nl.load(a)
-    count = nisa.register_alloc(3)
-    for _ in range(2):
+    for _ in range(2):  # good
         for _ in nl.dynamic_range(count):
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32), False)
-def bad_L067(a, debug):
+def L067(a, debug):
     tile = nl.load(a)
     if debug:
-        print("loaded", tile)  # here
-    return stored(tile)
-
-
-def good_L067(a, debug):
-    tile = nl.load(a)
-    if debug:
-        nl.device_print("loaded", tile)
+        print("loaded", tile)  # bad here
+        nl.device_print("loaded", tile)  # good
     return stored(tile)
 
 
@@ -739,20 +528,17 @@ class Scaled(Settings):  # here
 
 
 @source_twin(f32(64, 32), parts=(Scaled,))
-def bad_L004(a):
+def L004(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=Scaled(2.0).factor)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=Scaled(2.0).factor)  # bad
+    nisa.tensor_scalar(  # good
+        dst=tile, data=tile, op0=nl.multiply, operand0=Factor(factor=2.0).factor
+    )
     return stored(tile)
 
 
 class Factor(nl.NKIObject):
     factor: float
-
-
-def good_L004(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=Factor(factor=2.0).factor)
-    return stored(tile)
 
 
 @functools.cache  # here
@@ -761,31 +547,22 @@ def part_width(cols):
 
 
 @source_twin(f32(64, 32), parts=(part_width,))
-def bad_L005(a):
-    return stored(nl.load(a[:, 0 : part_width(a.shape[1])]))
+def L005(a):
+    return stored(nl.load(a[:, 0 : part_width(a.shape[1])]))  # bad
+    return stored(nl.load(a[:, 0 : width_of_part(a.shape[1])]))  # good
 
 
 def width_of_part(cols):
     return cols // 2
 
 
-def good_L005(a):
-    return stored(nl.load(a[:, 0 : width_of_part(a.shape[1])]))
-
-
 @source_twin(f32(64, 32), 65)
-def bad_L038(a, rows):
+def L038(a, rows):
     tile = nl.load(a)
     if rows < 64:
-        while True:  # here
+        while True:  # bad here
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
-def good_L038(a, rows):
-    tile = nl.load(a)
-    if rows < 64:
-        for _ in range(rows):
+        for _ in range(rows):  # good
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
@@ -800,17 +577,11 @@ def squashed_once_more(tile, times):
 
 
 @source_twin(f32(64, 32), 65, parts=(squashed_for_ever, squashed_once_more))
-def bad_L038_through_another(a, rows):
+def L038_through_another(a, rows):
     tile = nl.load(a)
     if rows < 64:
-        squashed_for_ever(tile, rows)
-    return stored(tile)
-
-
-def good_L038_through_another(a, rows):
-    tile = nl.load(a)
-    if rows < 64:
-        for _ in range(rows):
+        squashed_for_ever(tile, rows)  # bad
+        for _ in range(rows):  # good
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
@@ -833,17 +604,11 @@ class Squash(nl.NKIObject):
 
 
 @source_twin(f32(64, 32), 65, parts=(SquashForEver,))
-def bad_L038_method(a, rows):
+def L038_method(a, rows):
     tile = nl.load(a)
     if rows < 64:
-        SquashForEver().apply(tile)
-    return stored(tile)
-
-
-def good_L038_method(a, rows):
-    tile = nl.load(a)
-    if rows < 64:
-        Squash().apply(tile)
+        SquashForEver().apply(tile)  # bad
+        Squash().apply(tile)  # good
     return stored(tile)
 
 
@@ -862,12 +627,9 @@ def squashed(tile, times):
 
 
 @twin(f32(64, 32), parts=(squashed_upwards,))
-def bad_L038_never_ends(a):
-    return stored(squashed_upwards(nl.load(a), 2))
-
-
-def good_L038_never_ends(a):
-    return stored(squashed(nl.load(a), 2))
+def L038_never_ends(a):
+    return stored(squashed_upwards(nl.load(a), 2))  # bad
+    return stored(squashed(nl.load(a), 2))  # good
 
 
 def scaled_by_a_constant(factor):
@@ -894,24 +656,17 @@ FIXED_WIDTHS = (8, 24)
 
 
 @source_twin(f32(64, 32))
-def bad_L041(a):
-    return stored(nl.load(a[:, 0 : WIDTHS[0]]))  # here
-
-
-def good_L041(a):
-    return stored(nl.load(a[:, 0 : FIXED_WIDTHS[0]]))
+def L041(a):
+    return stored(nl.load(a[:, 0 : WIDTHS[0]]))  # bad here
+    return stored(nl.load(a[:, 0 : FIXED_WIDTHS[0]]))  # good
 
 
 TRACED = {"rows": 0}
 
 
 @source_twin(f32(64, 32))
-def bad_L042(a):
-    TRACED["rows"] = a.shape[0]  # here
-    return stored(nl.load(a))
-
-
-def good_L042(a):
+def L042(a):
+    TRACED["rows"] = a.shape[0]  # bad here
     return stored(nl.load(a))
 
 
@@ -925,9 +680,11 @@ class Window(nl.NKIObject):
 
 
 @source_twin(f32(64, 32), parts=(Window,))
-def bad_L058(a):
-    window = Window(start=8, stop=24)
-    return stored(nl.load(a[:, 0 : window.width]))
+def L058(a):
+    window = Window(start=8, stop=24)  # bad
+    return stored(nl.load(a[:, 0 : window.width]))  # bad
+    window = Extent(start=8, stop=24)  # good
+    return stored(nl.load(a[:, 0 : window.width()]))  # good
 
 
 class Extent(nl.NKIObject):
@@ -938,124 +695,79 @@ class Extent(nl.NKIObject):
         return self.stop - self.start
 
 
-def good_L058(a):
-    window = Extent(start=8, stop=24)
-    return stored(nl.load(a[:, 0 : window.width()]))
-
-
 # -- numbers, lists and dictionaries ---------------------------------------------------------------
 
 
 @source_twin(f32(64, 32))
-def bad_L047(a):
-    tiles = [nl.load(a)]
-    tiles.insert(0, nl.exp(tiles[0]))  # here
-    return stored(tiles[0])
-
-
-def good_L047(a):
-    tile = nl.load(a)
-    tiles = [nl.exp(tile), tile]
+def L047(a):
+    tiles = [nl.load(a)]  # bad
+    tiles.insert(0, nl.exp(tiles[0]))  # bad here
+    tile = nl.load(a)  # good
+    tiles = [nl.exp(tile), tile]  # good
     return stored(tiles[0])
 
 
 @source_twin(f32(64, 32))
-def bad_L048(a):
+def L048(a):
     tile = nl.load(a)
     steps = ["exp", "tanh", "exp"]
-    for _ in range(steps.count("exp")):  # here
+    for _ in range(steps.count("exp")):  # bad here
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
-def good_L048(a):
-    tile = nl.load(a)
-    steps = ["exp", "tanh", "exp"]
-    for step in steps:
+    for step in steps:  # good
         if step == "exp":
             nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L049(a):
+def L049(a):
     sizes = {"rows": 64}
-    sizes.update({"cols": 32})  # here
-    return stored(nl.load(a[0 : sizes["rows"], 0 : sizes["cols"]]))
-
-
-def good_L049(a):
-    sizes = {"rows": 64}
-    sizes["cols"] = 32
+    sizes.update({"cols": 32})  # bad here
+    sizes["cols"] = 32  # good
     return stored(nl.load(a[0 : sizes["rows"], 0 : sizes["cols"]]))
 
 
 @source_twin(f32(64, 32))
-def bad_L050(a):
-    limit = 2**40  # here
-    assert a.shape[0] * a.shape[1] < limit
-    return stored(nl.load(a))
-
-
-def good_L050(a):
-    limit = 2**30
+def L050(a):
+    limit = 2**40  # bad here
+    limit = 2**30  # good
     assert a.shape[0] * a.shape[1] < limit
     return stored(nl.load(a))
 
 
 @source_twin(f32(64, 32))
-def bad_L051(a):
-    rows = -(a.shape[0] // -3)  # here
-    return stored(nl.load(a[0:rows]))
-
-
-def good_L051(a):
-    rows = (a.shape[0] + 2) // 3
+def L051(a):
+    rows = -(a.shape[0] // -3)  # bad here
+    rows = (a.shape[0] + 2) // 3  # good
     return stored(nl.load(a[0:rows]))
 
 
 @source_twin(f32(64, 32))
-def bad_L052(a):
+def L052(a):
     tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2**-5)  # here
-    return stored(tile)
-
-
-def good_L052(a):
-    tile = nl.load(a)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / 2**5)
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2**-5)  # bad here
+    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=1.0 / 2**5)  # good
     return stored(tile)
 
 
 @source_twin(f32(64, 32), True)
-def bad_L053(a, fixed):
+def L053(a, fixed):
     tile = nl.load(a)
-    if fixed or nisa.get_nc_version() >= nisa.nc_version.gen3:  # here
+    if fixed or nisa.get_nc_version() >= nisa.nc_version.gen3:  # bad here
         nisa.activation(dst=tile, op=nl.exp, data=tile)
-    return stored(tile)
-
-
-def good_L053(a, fixed):
-    tile = nl.load(a)
-    version = nisa.get_nc_version()
-    if fixed or version == nisa.nc_version.gen3 or version == nisa.nc_version.gen4:
+    version = nisa.get_nc_version()  # good
+    if fixed or version == nisa.nc_version.gen3 or version == nisa.nc_version.gen4:  # good
         nisa.activation(dst=tile, op=nl.exp, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_L055(a):
+def L055(a):
     starts = (0, 8, 16)
     tile = nl.load(a)
-    for start in starts[0:4]:  # here
+    for start in starts[0:4]:  # bad here
         nisa.activation(dst=tile[:, start:], op=nl.tanh, data=tile[:, start:])
-    return stored(tile)
-
-
-def good_L055(a):
-    starts = (0, 8, 16)
-    tile = nl.load(a)
-    for start in starts[0:3]:
+    for start in starts[0:3]:  # good
         nisa.activation(dst=tile[:, start:], op=nl.tanh, data=tile[:, start:])
     return stored(tile)
 
@@ -1067,55 +779,34 @@ SBUF = nl.tile_size.total_available_sbuf_size
 
 
 @source_twin(f32(64, 32))
-def bad_A039(a):
+def A039(a):
     tile = nl.load(a)
-    assert GENERATION == nisa.nc_version.gen3 or tile.shape[1] <= 512  # here
-    return stored(tile)
-
-
-def good_A039(a):
-    tile = nl.load(a)
-    assert nisa.get_nc_version() == nisa.nc_version.gen3 or tile.shape[1] <= 512
+    assert GENERATION == nisa.nc_version.gen3 or tile.shape[1] <= 512  # bad here
+    assert nisa.get_nc_version() == nisa.nc_version.gen3 or tile.shape[1] <= 512  # good
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_A039_size(a):
+def A039_size(a):
     tile = nl.load(a)
-    assert tile.shape[1] * 4 <= SBUF  # here
-    return stored(tile)
-
-
-def good_A039_size(a):
-    tile = nl.load(a)
-    assert tile.shape[1] * 4 <= nl.tile_size.total_available_sbuf_size
+    assert tile.shape[1] * 4 <= SBUF  # bad here
+    assert tile.shape[1] * 4 <= nl.tile_size.total_available_sbuf_size  # good
     return stored(tile)
 
 
 @source_twin(f32(64, 32))
-def bad_A040(a):
+def A040(a):
     tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(tile, a, nisa.oob_mode.error)  # here
-    return stored(tile)
-
-
-def good_A040(a):
-    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(tile, a, oob_mode=nisa.oob_mode.error)
+    nisa.dma_copy(tile, a, nisa.oob_mode.error)  # bad here
+    nisa.dma_copy(tile, a, oob_mode=nisa.oob_mode.error)  # good
     return stored(tile)
 
 
 @source_twin(f32(2, 64, 32))
-def bad_C033(a):
+def C033(a):
     rank = ncc.rank_id()
     tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile, src=a[rank])  # here
-    return stored(tile)
-
-
-def good_C033(a):
-    rank = ncc.rank_id()
-    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
-    block = a.ap([[32, 64], [1, 32]], scalar_offset=rank, indirect_dim=0)
-    nisa.dma_copy(dst=tile, src=block)
+    nisa.dma_copy(dst=tile, src=a[rank])  # bad here
+    block = a.ap([[32, 64], [1, 32]], scalar_offset=rank, indirect_dim=0)  # good
+    nisa.dma_copy(dst=tile, src=block)  # good
     return stored(tile)

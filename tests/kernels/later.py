@@ -34,75 +34,48 @@ NEWEST = {"nki": "0.6.0", "lnc": 1}
 
 
 @source_twin(f32(64, 32), options=NEWEST)
-def bad_A045(a):
+def A045(a):
     tile = nl.load(a)
-    for _ in nl.static_range(3):  # here
+    for _ in nl.static_range(3):  # bad here
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
-def good_A045(a):
-    tile = nl.load(a)
-    for _ in range(3):
+    for _ in range(3):  # good
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
     return stored(tile)
 
 
 @source_twin(f32(64, 32), options=NEWEST)
-def bad_A045_loop(a):
+def A045_loop(a):
     tile = nl.load(a)
     count = nisa.register_alloc(3)
-    for _ in nl.dynamic_range(count):  # here
-        nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    return stored(tile)
-
-
-def good_A045_loop(a):
-    tile = nl.load(a)
-    count = nisa.register_alloc(3)
-
-    def body(i):
+    for _ in nl.dynamic_range(count):  # bad here
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
 
-    nl.fori_loop(0, count, body)
+    def body(i):  # good
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)
+
+    nl.fori_loop(0, count, body)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32), options=NEWEST)
-def bad_L070(a):
+def L070(a):
     tile = nl.load(a)
 
     def body(i):
-        return nisa.activation(dst=tile, op=nl.tanh, data=tile)  # here
+        return nisa.activation(dst=tile, op=nl.tanh, data=tile)  # bad here
+        nisa.activation(dst=tile, op=nl.tanh, data=tile)  # good
 
     nl.fori_loop(0, 3, body)  # here
     return stored(tile)
 
 
-def good_L070(a):
-    tile = nl.load(a)
-
-    def body(i):
-        nisa.activation(dst=tile, op=nl.tanh, data=tile)
-
-    nl.fori_loop(0, 3, body)
-    return stored(tile)
-
-
 @twin(f32(64, 32), options=NEWEST)
-def bad_R011(a):
+def R011(a):
     tile, out = nl.load(a), hbm(a.shape)
     first = nisa.activation(dst=tile, op=nl.tanh, data=tile)
     second = nisa.dma_copy(dst=out, src=tile)
-    first.depends_on(second)  # here
-    return out
-
-
-def good_R011(a):
-    tile, out = nl.load(a), hbm(a.shape)
-    first = nisa.activation(dst=tile, op=nl.tanh, data=tile)
-    second = nisa.dma_copy(dst=out, src=tile)
-    second.depends_on(first)
+    first.depends_on(second)  # bad here
+    second.depends_on(first)  # good
     return out
 
 
@@ -120,15 +93,10 @@ def runs_of(rows):
     targets=GEN3_UP,
     options=NEWEST,
 )
-def bad_C037(a, runs):
+def C037(a, runs):
     received, group = named((8,)), ncc.ReplicaGroup([[0, 1, 2, 3]])
-    ncc.all_gather_v([own(a)], [received], group, runs, True, has_rdispls=True)  # here
-    return halved(received)
-
-
-def good_C037(a, runs):
-    received, group = named((8,)), ncc.ReplicaGroup([[0, 1, 2, 3]])
-    ncc.all_gather_v([own(a)], [received], group, runs, True)
+    ncc.all_gather_v([own(a)], [received], group, runs, True, has_rdispls=True)  # bad here
+    ncc.all_gather_v([own(a)], [received], group, runs, True)  # good
     return halved(received)
 
 
@@ -151,28 +119,20 @@ def _tile(a):
 
 
 @twin(f32(64, 32), COUNT, options=TRACED)
-def bad_L071(a, n):
+def L071(a, n):
     tile, count = _tile(a), nisa.scalar_load(_count(n))
 
     def body(i):
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
 
-    nl.fori_loop(0, count // 2, body)  # here
-    return stored(tile)
+    nl.fori_loop(0, count // 2, body)  # bad here
 
-
-def good_L071(a, n):
-    tile, count = _tile(a), nisa.scalar_load(_count(n))
-
-    def body(i):
-        nisa.activation(dst=tile, op=nl.tanh, data=tile)
-
-    nl.fori_loop(0, count - 1, body)
+    nl.fori_loop(0, count - 1, body)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32), np.full((1, 1), 3, np.int64), options=TRACED, fixed=(f32(64, 32), COUNT))
-def bad_L072(a, n):
+def L072(a, n):
     tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=held, src=n)
 
@@ -180,44 +140,26 @@ def bad_L072(a, n):
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
 
     nl.fori_loop(0, nisa.scalar_load(held), body)  # here
-    return stored(tile)
-
-
-def good_L072(a, n):
-    tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=held, src=n)
-
-    def body(i):
-        nisa.activation(dst=tile, op=nl.tanh, data=tile)
-
-    nl.fori_loop(0, nisa.scalar_load(held), body)
     return stored(tile)
 
 
 @source_twin(f32(64, 32), options=TRACED)
-def bad_L073(a):
-    tile, rounds = _tile(a), []
+def L073(a):
+    tile, rounds = _tile(a), []  # bad
+    tile, rounds = _tile(a), [0, 1, 2]  # good
 
     def body(i):
-        rounds.append(i)  # here
+        rounds.append(i)  # bad here
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
 
-    nl.fori_loop(0, 3, body)
-    return stored(tile)
+    nl.fori_loop(0, 3, body)  # bad
 
-
-def good_L073(a):
-    tile, rounds = _tile(a), [0, 1, 2]
-
-    def body(i):
-        nisa.activation(dst=tile, op=nl.tanh, data=tile)
-
-    nl.fori_loop(0, len(rounds), body)
+    nl.fori_loop(0, len(rounds), body)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32), COUNT.astype(np.uint32), options=TRACED, fixed=(f32(64, 32), COUNT))
-def bad_D053(a, n):
+def D053(a, n):
     tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=held, src=n)
 
@@ -228,89 +170,48 @@ def bad_D053(a, n):
     return stored(tile)
 
 
-def good_D053(a, n):
-    tile, held = _tile(a), nl.ndarray((1, 1), dtype=n.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=held, src=n)
-
-    def body(i):
-        nisa.activation(dst=tile, op=nl.tanh, data=tile)
-
-    nl.fori_loop(0, nisa.scalar_load(held), body)
-    return stored(tile)
-
-
 @twin(np.full((1, 1), 100000, np.int32), options=TRACED, fixed=(np.full((1, 1), 4, np.int32),))
-def bad_D054(n):
+def D054(n):
     tile = _count(n)
     count = nisa.scalar_load(tile)
     nisa.scalar_store(tile, count * count)  # here
     return stored(tile)
 
 
-def good_D054(n):
-    tile = _count(n)
-    count = nisa.scalar_load(tile)
-    nisa.scalar_store(tile, count * count)
-    return stored(tile)
-
-
 @twin(f32(256, 64), options=TRACED)
-def bad_S073(a):
+def S073(a):
     out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
     kept = nl.alloc_tiles(
         tile_shape=(64, 64), element_shape=(256, 64), buffer=nl.sbuf, dtype=a.dtype
     )
     grid = nl.tiles(a, tile_shape=(64, 64))
-    for i in range(grid.shape[0]):
+    for i in range(grid.shape[0]):  # bad
         nisa.dma_copy(dst=kept[i].data, src=grid[i].data)
-    nisa.dma_copy(dst=out[0:64], src=kept[::2].data)  # here
-    nisa.dma_copy(dst=out[64:128], src=kept[2].data)
-    return out
-
-
-def good_S073(a):
-    out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
-    kept = nl.alloc_tiles(
-        tile_shape=(64, 64), element_shape=(256, 64), buffer=nl.sbuf, dtype=a.dtype
-    )
-    grid = nl.tiles(a, tile_shape=(64, 64))
-    for i in (0, 2):
+    nisa.dma_copy(dst=out[0:64], src=kept[::2].data)  # bad here
+    for i in (0, 2):  # good
         nisa.dma_copy(dst=kept[i].data, src=grid[i].data)
-    nisa.dma_copy(dst=out[0:64], src=kept[0].data)
+    nisa.dma_copy(dst=out[0:64], src=kept[0].data)  # good
     nisa.dma_copy(dst=out[64:128], src=kept[2].data)
     return out
 
 
 @twin(f32(8), np.zeros((3, 2), np.uint32), options=TRACED, ranks=2, targets=("gen3",))
-def bad_C038(a, meta):
+def C038(a, meta):
     received = nl.zeros((16,), dtype=a.dtype, buffer=nl.shared_hbm)
     group = ncc.ReplicaGroup([[0, 1]])
     ready = ncc.all_to_all_v_prepare([own(a)], [received], group, meta)
     ncc.all_to_all_v_trigger(ready)
-    ncc.all_to_all_v_trigger(ready)  # here
-    return stored(received), meta
-
-
-def good_C038(a, meta):
-    received = nl.zeros((16,), dtype=a.dtype, buffer=nl.shared_hbm)
-    group = ncc.ReplicaGroup([[0, 1]])
-    ready = ncc.all_to_all_v_prepare([own(a)], [received], group, meta)
-    ncc.all_to_all_v_trigger(ready)
+    ncc.all_to_all_v_trigger(ready)  # bad here
     return stored(received), meta
 
 
 @twin(f32(8, 8), options=TRACED, ranks=2)
-def bad_C039(a):
-    shared = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    ncc.all_reduce([own(a)], [shared], ncc.ReplicaGroup([[0, 1]]), nl.add)  # here
+def C039(a):
+    shared = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)  # bad
+    ncc.all_reduce([own(a)], [shared], ncc.ReplicaGroup([[0, 1]]), nl.add)  # bad here
+    private = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm)  # good
+    ncc.all_reduce([own(a)], [private], ncc.ReplicaGroup([[0, 1]]), nl.add)  # good
     out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=shared)
-    return out
-
-
-def good_C039(a):
-    private = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.private_hbm)
-    ncc.all_reduce([own(a)], [private], ncc.ReplicaGroup([[0, 1]]), nl.add)
-    out = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
-    nisa.dma_copy(dst=out, src=private)
+    nisa.dma_copy(dst=out, src=shared)  # bad
+    nisa.dma_copy(dst=out, src=private)  # good
     return out

@@ -11,66 +11,41 @@ from tiles import stored
 
 
 @twin(f32(64, 100))
-def bad_M001(a):
+def M001(a):
     tile = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.sbuf)
     nisa.dma_copy(dst=tile[:, 0:100], src=a)
     total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)  # here
-    return stored(total)
-
-
-def good_M001(a):
-    tile = nl.ndarray((64, 128), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=tile[:, 0:100], src=a)
-    total = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_reduce(dst=total, op=nl.add, data=tile[:, 0:100], axis=1)
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile, axis=1)  # bad here
+    nisa.tensor_reduce(dst=total, op=nl.add, data=tile[:, 0:100], axis=1)  # good
     return stored(total)
 
 
 @twin(bf16(64, 32), bf16(64, 128))
-def bad_M002(a, b):
-    acc = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)
+def M002(a, b):
+    acc = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.psum)  # bad
+    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)  # good
     nisa.nc_matmul(dst=acc[:, 0:128], stationary=nl.load(a), moving=nl.load(b))
-    result = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.sbuf)
+    result = nl.ndarray((32, 256), dtype=nl.float32, buffer=nl.sbuf)  # bad
+    result = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)  # good
     nisa.tensor_copy(dst=result, src=acc)  # here
     return stored(result)
 
 
-def good_M002(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc[:, 0:128], stationary=nl.load(a), moving=nl.load(b))
-    result = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=result, src=acc)
-    return stored(result)
-
-
 @twin(f32(64, 32))
-def bad_M005(a):
+def M005(a):
     scratch = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.private_hbm)
     tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
+    nisa.dma_copy(dst=scratch, src=a)  # good
     nisa.dma_copy(dst=tile, src=scratch)  # here
     return stored(tile)
 
 
-def good_M005(a):
-    scratch = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.private_hbm)
-    tile = nl.ndarray((64, 32), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_copy(dst=scratch, src=a)
-    nisa.dma_copy(dst=tile, src=scratch)
-    return stored(tile)
-
-
 @twin(f32(64, 100))
-def bad_M006(a):
+def M006(a):
     out = nl.ndarray((64, 100), dtype=a.dtype, buffer=nl.shared_hbm)  # here
-    for c in range(100 // 32):
+    for c in range(100 // 32):  # bad
         nisa.dma_copy(dst=out[:, c * 32 : (c + 1) * 32], src=a[:, c * 32 : (c + 1) * 32])
-    return out
-
-
-def good_M006(a):
-    out = nl.ndarray((64, 100), dtype=a.dtype, buffer=nl.shared_hbm)
-    for c in range(0, 100, 32):
+    for c in range(0, 100, 32):  # good
         end = min(c + 32, 100)
         nisa.dma_copy(dst=out[:, c:end], src=a[:, c:end])
     return out
@@ -80,248 +55,161 @@ def good_M006(a):
 
 
 @twin(bf16(64, 32), bf16(64, 128), f32(32, 128))
-def bad_M018(a, b, c):
+def M018(a, b, c):
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
     total = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.shared_hbm)
     nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b))
-    nisa.dma_compute(dst=total, srcs=[acc, c], reduce_op=nl.add)  # here
-    return total
-
-
-def good_M018(a, b, c):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    total = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b))
-    product = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=product, src=acc)
-    nisa.dma_compute(dst=total, srcs=[product, c], reduce_op=nl.add)
+    nisa.dma_compute(dst=total, srcs=[acc, c], reduce_op=nl.add)  # bad here
+    product = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)  # good
+    nisa.tensor_copy(dst=product, src=acc)  # good
+    nisa.dma_compute(dst=total, srcs=[product, c], reduce_op=nl.add)  # good
     return total
 
 
 @twin(f32(64, 32))
-def bad_M018_copy(a):
+def M018_copy(a):
     acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
-    nisa.dma_copy(dst=acc, src=a)  # here
-    return stored(acc)
-
-
-def good_M018_copy(a):
-    acc = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
-    nisa.tensor_copy(dst=acc, src=nl.load(a))
+    nisa.dma_copy(dst=acc, src=a)  # bad here
+    nisa.tensor_copy(dst=acc, src=nl.load(a))  # good
     return stored(acc)
 
 
 @twin(f32(64, 32))
-def bad_M021(a):
+def M021(a):
     result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=result, op=nl.exp, data=a)  # here
-    return stored(result)
-
-
-def good_M021(a):
-    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=result, op=nl.exp, data=nl.load(a))
+    nisa.activation(dst=result, op=nl.exp, data=a)  # bad here
+    nisa.activation(dst=result, op=nl.exp, data=nl.load(a))  # good
     return stored(result)
 
 
 @twin(f32(64, 32))
-def bad_M021_result(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    nisa.activation(dst=out, op=nl.exp, data=nl.load(a))  # here
-    return out
-
-
-def good_M021_result(a):
-    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=result, op=nl.exp, data=nl.load(a))
-    return stored(result)
+def M021_result(a):
+    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)  # bad
+    nisa.activation(dst=out, op=nl.exp, data=nl.load(a))  # bad here
+    return out  # bad
+    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # good
+    nisa.activation(dst=result, op=nl.exp, data=nl.load(a))  # good
+    return stored(result)  # good
 
 
 @twin(f32(64, 32))
-def bad_M049(a):
-    return stored(nl.multiply(a, 2.0))  # here
-
-
-def good_M049(a):
-    return stored(nl.multiply(nl.load(a), 2.0))
+def M049(a):
+    return stored(nl.multiply(a, 2.0))  # bad here
+    return stored(nl.multiply(nl.load(a), 2.0))  # good
 
 
 @twin(bf16(64, 32), bf16(64, 128))
-def bad_M022(a, b):
+def M022(a, b):
     acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b))
     result = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=result, src=acc, engine=nisa.engine.gpsimd)  # here
-    return stored(result)
-
-
-def good_M022(a, b):
-    acc = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc, stationary=nl.load(a), moving=nl.load(b))
-    result = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=result, src=acc, engine=nisa.engine.vector)
+    nisa.tensor_copy(dst=result, src=acc, engine=nisa.engine.gpsimd)  # bad here
+    nisa.tensor_copy(dst=result, src=acc, engine=nisa.engine.vector)  # good
     return stored(result)
 
 
 @twin(np.abs(f32(64, 32)))
-def bad_M022_power(a):
+def M022_power(a):
     tile = nl.load(a)
-    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)
+    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.psum)  # bad
+    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # good
     nisa.tensor_tensor(dst=result, data1=tile, data2=tile, op=nl.power)  # here
     return stored(result)
 
 
-def good_M022_power(a):
-    tile = nl.load(a)
-    result = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=result, data1=tile, data2=tile, op=nl.power)
-    return stored(result)
-
-
 @twin(bf16(64, 32), bf16(64, 128))
-def bad_M023(a, b):
+def M023(a, b):
     acc = nl.ndarray((32, 2, 128), dtype=nl.float32, buffer=nl.psum)
     nisa.nc_matmul(dst=acc[:, 0], stationary=nl.load(a), moving=nl.load(b))
     nisa.nc_matmul(dst=acc[:, 1], stationary=nl.load(a), moving=nl.load(b))
     total = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_tensor(dst=total, data1=acc[:, 0], data2=acc[:, 1], op=nl.add)  # here
-    return stored(total)
-
-
-def good_M023(a, b):
-    acc = nl.ndarray((32, 2, 128), dtype=nl.float32, buffer=nl.psum)
-    nisa.nc_matmul(dst=acc[:, 0], stationary=nl.load(a), moving=nl.load(b))
-    nisa.nc_matmul(dst=acc[:, 1], stationary=nl.load(a), moving=nl.load(b))
-    total = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=total, src=acc[:, 1])
-    nisa.tensor_tensor(dst=total, data1=acc[:, 0], data2=total, op=nl.add)
+    nisa.tensor_tensor(dst=total, data1=acc[:, 0], data2=acc[:, 1], op=nl.add)  # bad here
+    nisa.tensor_copy(dst=total, src=acc[:, 1])  # good
+    nisa.tensor_tensor(dst=total, data1=acc[:, 0], data2=total, op=nl.add)  # good
     return stored(total)
 
 
 @twin(bf16(64, 128))
-def bad_M024(a):
-    out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)
-    nisa.dma_transpose(dst=out, src=a)  # here
-    return out
-
-
-def good_M024(a):
-    turned = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.dma_transpose(dst=turned, src=a)
-    return stored(turned)
+def M024(a):
+    out = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.shared_hbm)  # bad
+    nisa.dma_transpose(dst=out, src=a)  # bad here
+    return out  # bad
+    turned = nl.ndarray((128, 64), dtype=a.dtype, buffer=nl.sbuf)  # good
+    nisa.dma_transpose(dst=turned, src=a)  # good
+    return stored(turned)  # good
 
 
 @twin(f32(64, 32))
-def bad_M024_iota(a):
-    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.psum)
+def M024_iota(a):
+    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.psum)  # bad
+    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)  # good
     nisa.iota(dst=index, pattern=[[1, 32]])  # here
     return stored(nl.load(a)), stored(index)
 
 
-def good_M024_iota(a):
-    index = nl.ndarray((64, 32), dtype=nl.int32, buffer=nl.sbuf)
-    nisa.iota(dst=index, pattern=[[1, 32]])
-    return stored(nl.load(a)), stored(index)
-
-
 @twin(bf16(64, 32), bf16(64, 128))
-def bad_M025(a, b):
+def M025(a, b):
     out = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    nl.store(out, nl.matmul(nl.load(a), nl.load(b), transpose_x=True))  # here
-    return out
-
-
-def good_M025(a, b):
-    out = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.shared_hbm)
-    product = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=product, src=nl.matmul(nl.load(a), nl.load(b), transpose_x=True))
-    nl.store(out, product)
+    nl.store(out, nl.matmul(nl.load(a), nl.load(b), transpose_x=True))  # bad here
+    product = nl.ndarray((32, 128), dtype=nl.float32, buffer=nl.sbuf)  # good
+    nisa.tensor_copy(dst=product, src=nl.matmul(nl.load(a), nl.load(b), transpose_x=True))  # good
+    nl.store(out, product)  # good
     return out
 
 
 @twin(bf16(32, 64))
-def bad_M028(a):
-    scratch = nl.ndarray((32, 64), dtype=a.dtype, buffer=nl.private_hbm)
-    nisa.dma_copy(dst=scratch, src=a)
-    return stored(nl.load_transpose2d(scratch))  # here
-
-
-def good_M028(a):
-    return stored(nl.load_transpose2d(a))
+def M028(a):
+    scratch = nl.ndarray((32, 64), dtype=a.dtype, buffer=nl.private_hbm)  # bad
+    nisa.dma_copy(dst=scratch, src=a)  # bad
+    return stored(nl.load_transpose2d(scratch))  # bad here
+    return stored(nl.load_transpose2d(a))  # good
 
 
 # -- overlaps ------------------------------------------------------------------------------------
 
 
 @twin(f32(64, 32))
-def bad_M030(a):
+def M030(a):
     tile = nl.load(a)
-    nisa.tensor_copy(dst=tile[:, 1:32], src=tile[:, 0:31])  # here
-    return stored(tile)
-
-
-def good_M030(a):
-    tile = nl.load(a)
-    shifted = nl.ndarray((64, 31), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=shifted, src=tile[:, 0:31])
-    nisa.tensor_copy(dst=tile[:, 1:32], src=shifted)
+    nisa.tensor_copy(dst=tile[:, 1:32], src=tile[:, 0:31])  # bad here
+    shifted = nl.ndarray((64, 31), dtype=a.dtype, buffer=nl.sbuf)  # good
+    nisa.tensor_copy(dst=shifted, src=tile[:, 0:31])  # good
+    nisa.tensor_copy(dst=tile[:, 1:32], src=shifted)  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_M030_dma(a):
+def M030_dma(a):
     tile = nl.load(a)
-    nisa.dma_copy(dst=tile[1:64], src=tile[0:63])  # here
-    return stored(tile)
-
-
-def good_M030_dma(a):
-    tile = nl.load(a)
-    nisa.dma_copy(dst=tile[1:64], src=a[0:63])
+    nisa.dma_copy(dst=tile[1:64], src=tile[0:63])  # bad here
+    nisa.dma_copy(dst=tile[1:64], src=a[0:63])  # good
     return stored(tile)
 
 
 @twin(f32(64, 32))
-def bad_M030_hbm(a):
-    nisa.dma_copy(dst=a[1:64], src=a[0:63])  # here
-    return a
-
-
-def good_M030_hbm(a):
-    tile = nl.load(a[0:63])
-    nisa.dma_copy(dst=a[1:64], src=tile)
+def M030_hbm(a):
+    nisa.dma_copy(dst=a[1:64], src=a[0:63])  # bad here
+    tile = nl.load(a[0:63])  # good
+    nisa.dma_copy(dst=a[1:64], src=tile)  # good
     return a
 
 
 @twin(f32(64, 32))
-def bad_M031(a):
+def M031(a):
     tile = nl.load(a)
     last = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=last.ap([[8, 64], [0, 4], [1, 8]]), src=tile)  # here
-    return stored(last)
-
-
-def good_M031(a):
-    tile = nl.load(a)
-    last = nl.ndarray((64, 8), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=last, src=tile[:, 24:32])
+    nisa.tensor_copy(dst=last.ap([[8, 64], [0, 4], [1, 8]]), src=tile)  # bad here
+    nisa.tensor_copy(dst=last, src=tile[:, 24:32])  # good
     return stored(last)
 
 
 @twin(f32(64, 32))
-def bad_M032(a):
+def M032(a):
     tile = nl.load(a)
     result = nl.ndarray((64, 33), dtype=nl.float32, buffer=nl.sbuf)
-    total = result[:, 31:32]
+    total = result[:, 31:32]  # bad
+    total = result[:, 32:33]  # good
     nisa.activation_reduce(result[:, 0:32], nl.exp, tile, nl.add, total)  # here
-    return stored(total)
-
-
-def good_M032(a):
-    tile = nl.load(a)
-    result = nl.ndarray((64, 33), dtype=nl.float32, buffer=nl.sbuf)
-    total = result[:, 32:33]
-    nisa.activation_reduce(result[:, 0:32], nl.exp, tile, nl.add, total)
     return stored(total)
 
 
@@ -332,82 +220,50 @@ _ROWS_WITH_PADDING = np.where(np.arange(16) < 12, np.arange(16), 10**6).astype(n
 
 
 @twin(f32(64, 32), _ROWS_WITH_PADDING)
-def bad_M036(table, rows):
+def M036(table, rows):
     picked = nl.zeros((16, 32), dtype=table.dtype, buffer=nl.sbuf)
     source = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
-    nisa.dma_copy(dst=picked, src=source)  # here
-    return stored(picked)
-
-
-def good_M036(table, rows):
-    picked = nl.zeros((16, 32), dtype=table.dtype, buffer=nl.sbuf)
-    source = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
-    nisa.dma_copy(dst=picked, src=source, oob_mode=nisa.oob_mode.skip)
+    nisa.dma_copy(dst=picked, src=source)  # bad here
+    nisa.dma_copy(dst=picked, src=source, oob_mode=nisa.oob_mode.skip)  # good
     return stored(picked)
 
 
 @twin(f32(64, 32), np.array([[60]], np.uint32), fixed=(f32(64, 32), np.array([[48]], np.uint32)))
-def bad_M036_scalar(table, start):
+def M036_scalar(table, start):
     first = nl.load(start)
     window = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf)
     nisa.dma_copy(dst=window, src=table.ap([[32, 16], [1, 32]], scalar_offset=first))  # here
     return stored(window)
 
 
-def good_M036_scalar(table, start):
-    first = nl.load(start)
-    window = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.dma_copy(dst=window, src=table.ap([[32, 16], [1, 32]], scalar_offset=first))
-    return stored(window)
-
-
 @twin(f32(64, 32), _ROWS_WITH_PADDING)
-def bad_M037(table, rows):
+def M037(table, rows):
     picked = nl.ndarray((16, 32), dtype=table.dtype, buffer=nl.sbuf)
+    nisa.memset(dst=picked, value=0.0)  # good
     source = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_copy(dst=picked, src=source, oob_mode=nisa.oob_mode.skip)  # here
     return stored(picked[0:12])
 
 
-def good_M037(table, rows):
-    picked = nl.ndarray((16, 32), dtype=table.dtype, buffer=nl.sbuf)
-    nisa.memset(dst=picked, value=0.0)
-    source = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
-    nisa.dma_copy(dst=picked, src=source, oob_mode=nisa.oob_mode.skip)
-    return stored(picked[0:12])
-
-
 @twin(bf16(64, 128), _ROWS_WITH_PADDING, targets=GEN3_UP)
-def bad_M038(table, rows):
+def M038(table, rows):
     turned = nl.zeros((128, 16), dtype=table.dtype, buffer=nl.sbuf)
-    source = table.ap([[128, 16], [1, 128]], vector_offset=nl.load(rows))
+    source = table.ap([[128, 16], [1, 128]], vector_offset=nl.load(rows))  # bad
+    index = nl.load(rows)  # good
+    nisa.tensor_scalar(dst=index, data=index, op0=nl.minimum, operand0=63)  # good
+    source = table.ap([[128, 16], [1, 128]], vector_offset=index)  # good
     nisa.dma_transpose(dst=turned, src=source, oob_mode=nisa.oob_mode.skip)  # here
     return stored(turned)
 
 
-def good_M038(table, rows):
-    turned = nl.zeros((128, 16), dtype=table.dtype, buffer=nl.sbuf)
-    index = nl.load(rows)
-    nisa.tensor_scalar(dst=index, data=index, op0=nl.minimum, operand0=63)
-    source = table.ap([[128, 16], [1, 128]], vector_offset=index)
-    nisa.dma_transpose(dst=turned, src=source, oob_mode=nisa.oob_mode.skip)
-    return stored(turned)
-
-
 @twin(f32(64, 32), u32(1, 1, below=16))
-def bad_M039(a, start):
-    tile, first = nl.load(a), nl.load(start)
+def M039(a, start):
+    tile, first = nl.load(a), nl.load(start)  # bad
+    first = nl.load(start)  # good
     window = nl.ndarray((64, 16), dtype=a.dtype, buffer=nl.sbuf)
-    source = tile.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)
+    source = tile.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)  # bad
+    source = a.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)  # good
     nisa.dma_copy(dst=window, src=source)  # here
-    return stored(window)
-
-
-def good_M039(a, start):
-    first = nl.load(start)
-    window = nl.ndarray((64, 16), dtype=a.dtype, buffer=nl.sbuf)
-    source = a.ap([[32, 64], [1, 16]], scalar_offset=first, indirect_dim=1)
-    nisa.dma_copy(dst=window, src=source)
     return stored(window)
 
 
@@ -416,54 +272,34 @@ _UNIQUE = np.array([[3], [5], [4], [9]], np.uint32)
 
 
 @twin(f32(64, 32), f32(4, 32), _REPEATED, fixed=(f32(64, 32), f32(4, 32), _UNIQUE))
-def bad_M040(table, updates, rows):
+def M040(table, updates, rows):
     tile = nl.load(updates)
     target = table.ap([[32, 4], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_compute(dst=target, srcs=[target, tile], reduce_op=nl.add)  # here
     return table
 
 
-def good_M040(table, updates, rows):
-    tile = nl.load(updates)
-    target = table.ap([[32, 4], [1, 32]], vector_offset=nl.load(rows))
-    nisa.dma_compute(dst=target, srcs=[target, tile], reduce_op=nl.add)
-    return table
-
-
 @twin(f32(64, 6))
-def bad_M031_interleaved(a):
+def M031_interleaved(a):
     spread = nl.zeros((64, 8), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=spread.ap([[8, 64], [2, 3], [2, 2]]), src=nl.load(a))  # here
-    return stored(spread)
-
-
-def good_M031_interleaved(a):
-    spread = nl.zeros((64, 8), dtype=a.dtype, buffer=nl.sbuf)
-    nisa.tensor_copy(dst=spread.ap([[8, 64], [2, 3], [3, 2]]), src=nl.load(a))
+    nisa.tensor_copy(dst=spread.ap([[8, 64], [2, 3], [2, 2]]), src=nl.load(a))  # bad here
+    nisa.tensor_copy(dst=spread.ap([[8, 64], [2, 3], [3, 2]]), src=nl.load(a))  # good
     return stored(spread)
 
 
 @twin(f32(64, 32))
-def bad_M031_sink(a):
-    sink = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=sink.ap([[1, 64], [0, 32]]), op=nl.square, data=nl.load(a))  # here
-    return stored(sink)
-
-
-def good_M031_sink(a):
-    squares = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.activation(dst=squares, op=nl.square, data=nl.load(a))
-    return stored(squares)
+def M031_sink(a):
+    sink = nl.ndarray((64, 1), dtype=nl.float32, buffer=nl.sbuf)  # bad
+    nisa.activation(dst=sink.ap([[1, 64], [0, 32]]), op=nl.square, data=nl.load(a))  # bad here
+    return stored(sink)  # bad
+    squares = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)  # good
+    nisa.activation(dst=squares, op=nl.square, data=nl.load(a))  # good
+    return stored(squares)  # good
 
 
 @twin(f32(64, 32))
-def bad_M030_shuffle(a):
+def M030_shuffle(a):
     tile = nl.load(a)
-    nisa.nc_stream_shuffle(dst=tile[:, 1:32], src=tile[:, 0:31], shuffle_mask=[0] * 32)  # here
-    return stored(tile)
-
-
-def good_M030_shuffle(a):
-    tile = nl.load(a)
-    nisa.nc_stream_shuffle(dst=tile[:, 1:32], src=tile[:, 1:32], shuffle_mask=[0] * 32)
+    nisa.nc_stream_shuffle(dst=tile[:, 1:32], src=tile[:, 0:31], shuffle_mask=[0] * 32)  # bad here
+    nisa.nc_stream_shuffle(dst=tile[:, 1:32], src=tile[:, 1:32], shuffle_mask=[0] * 32)  # good
     return stored(tile)

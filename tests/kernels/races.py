@@ -12,53 +12,35 @@ _SHIFTED = _ROWS + np.uint32(8)
 
 
 @twin(f32(64, 32))
-def bad_R001(a):
+def R001(a):
     out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
     first = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
-    again = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
+    again = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))  # bad
     nisa.dma_copy(dst=first, src=a)
-    nisa.dma_copy(dst=out, src=again)  # here
-    return out
-
-
-def good_R001(a):
-    out = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    first = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf, address=(0, 0))
-    nisa.dma_copy(dst=first, src=a)
-    nisa.dma_copy(dst=out, src=first)
+    nisa.dma_copy(dst=out, src=again)  # bad here
+    nisa.dma_copy(dst=out, src=first)  # good
     return out
 
 
 @twin(f32(4, 64, 32))
-def bad_R003(a):
+def R003(a):
     total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    for i in nl.affine_range(4):
+    for i in nl.affine_range(4):  # bad
         nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a[i]), op=nl.add)  # here
-    return stored(total)
-
-
-def good_R003(a):
-    total = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    for i in nl.sequential_range(4):
+    for i in nl.sequential_range(4):  # good
         nisa.tensor_tensor(dst=total, data1=total, data2=nl.load(a[i]), op=nl.add)
     return stored(total)
 
 
 @twin(f32(64, 64))
-def bad_R003_through_hbm(a):
+def R003_through_hbm(a):
     out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)
     nl.store(out[0:16], nl.load(a[0:16]))
-    for i in nl.affine_range(1, 4):
+    for i in nl.affine_range(1, 4):  # bad
         above = nl.load(out[i * 16 - 16 : i * 16])  # here
         nisa.tensor_tensor(above, above, nl.load(a[i * 16 : i * 16 + 16]), op=nl.add)
         nl.store(out[i * 16 : i * 16 + 16], above)
-    return out
-
-
-def good_R003_through_hbm(a):
-    out = nl.ndarray((64, 64), dtype=nl.float32, buffer=nl.shared_hbm)
-    nl.store(out[0:16], nl.load(a[0:16]))
-    for i in range(1, 4):
+    for i in range(1, 4):  # good
         above = nl.load(out[i * 16 - 16 : i * 16])
         nisa.tensor_tensor(above, above, nl.load(a[i * 16 : i * 16 + 16]), op=nl.add)
         nl.store(out[i * 16 : i * 16 + 16], above)
@@ -66,73 +48,45 @@ def good_R003_through_hbm(a):
 
 
 @twin(f32(16, 32), _ROWS)
-def bad_R004(updates, rows):
+def R004(updates, rows):
     table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tile = nl.load(updates)  # good
     target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
-    nisa.dma_copy(dst=target, src=nl.load(updates))
-    head = nl.load(table[0:32])  # here
-    return stored(head), table
-
-
-def good_R004(updates, rows):
-    table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.load(updates)
-    target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
-    with nl.no_reorder():
+    nisa.dma_copy(dst=target, src=nl.load(updates))  # bad
+    head = nl.load(table[0:32])  # bad here
+    with nl.no_reorder():  # good
         nisa.dma_copy(dst=target, src=tile)
         head = nl.load(table[0:32])
     return stored(head), table
 
 
 @twin(f32(16, 32), _ROWS)
-def bad_M041(updates, rows):
+def M041(updates, rows):
     table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
+    tail = nl.load(table[32:64])  # good
     target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_copy(dst=target, src=nl.load(updates))
-    tail = nl.load(table[32:64])  # here
-    return stored(tail), table
-
-
-def good_M041(updates, rows):
-    table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tail = nl.load(table[32:64])
-    target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
-    nisa.dma_copy(dst=target, src=nl.load(updates))
+    tail = nl.load(table[32:64])  # bad here
     return stored(tail), table
 
 
 @twin(f32(16, 32), _ROWS // np.uint32(2), fixed=(f32(16, 32), _ROWS))
-def bad_R018_repeated_index(updates, rows):
+def R018_repeated_index(updates, rows):
     table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
     target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
     nisa.dma_copy(dst=target, src=nl.load(updates))  # here
     return table
 
 
-def good_R018_repeated_index(updates, rows):
-    table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    target = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(rows))
-    nisa.dma_copy(dst=target, src=nl.load(updates))
-    return table
-
-
 @twin(f32(16, 32), _ROWS, _SHIFTED)
-def bad_R018(updates, first, second):
+def R018(updates, first, second):
     table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
     tile = nl.load(updates)
     front = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(first))
     back = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(second))
-    nisa.dma_copy(dst=front, src=tile)
-    nisa.dma_copy(dst=back, src=tile)  # here
-    return table
-
-
-def good_R018(updates, first, second):
-    table = nl.zeros((64, 32), dtype=nl.float32, buffer=nl.shared_hbm)
-    tile = nl.load(updates)
-    front = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(first))
-    back = table.ap([[32, 16], [1, 32]], vector_offset=nl.load(second))
-    with nl.no_reorder():
+    nisa.dma_copy(dst=front, src=tile)  # bad
+    nisa.dma_copy(dst=back, src=tile)  # bad here
+    with nl.no_reorder():  # good
         nisa.dma_copy(dst=front, src=tile)
         nisa.dma_copy(dst=back, src=tile)
     return table

@@ -35,23 +35,13 @@ def sbuf(shape, dtype=nl.float32):
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_A011(a):
+def A011(a):
     a = own(a)
     received = hbm(a.shape)
-    ncc.collective_permute_implicit([[a]], [[received]], PAIR)
-    rank = processing_rank(1, PAIR, num_channels=1)  # here
-    out = hbm((2, 64, 32), name="out")
-    nl.store(out[0], nl.load(a))
-    nl.store(out[1], nl.load(received))
-    nisa.register_move(nisa.register_alloc(), rank)
-    return out
-
-
-def good_A011(a):
-    a = own(a)
-    received = hbm(a.shape)
-    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])
-    rank = processing_rank(1, PAIR)
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR)  # bad
+    rank = processing_rank(1, PAIR, num_channels=1)  # bad here
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])  # good
+    rank = processing_rank(1, PAIR)  # good
     out = hbm((2, 64, 32), name="out")
     nl.store(out[0], nl.load(a))
     nl.store(out[1], nl.load(received))
@@ -60,394 +50,257 @@ def good_A011(a):
 
 
 @twin(f32(64, 32), ranks=2, options=LNC1)
-def bad_C016(a):
-    a = own(a)
-    total = sbuf(a.shape)
-    ncc.all_reduce([a], [total], PAIR, nl.add)  # here
-    return stored(total)
-
-
-def good_C016(a):
-    mine, total = nl.load(a), sbuf(a.shape)
-    ncc.all_reduce([mine], [total], PAIR, nl.add)
+def C016(a):
+    a = own(a)  # bad
+    total = sbuf(a.shape)  # bad
+    ncc.all_reduce([a], [total], PAIR, nl.add)  # bad here
+    mine, total = nl.load(a), sbuf(a.shape)  # good
+    ncc.all_reduce([mine], [total], PAIR, nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=2, options=LNC1)
-def bad_C016_psum(a):
+def C016_psum(a):
     product, total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum), sbuf((32, 32))
     nisa.nc_matmul(dst=product, stationary=nl.load(a), moving=nl.load(a))
-    ncc.all_reduce([product], [total], PAIR, nl.add)  # here
-    return stored(total)
-
-
-def good_C016_psum(a):
-    product, total = nl.ndarray((32, 32), dtype=nl.float32, buffer=nl.psum), sbuf((32, 32))
-    nisa.nc_matmul(dst=product, stationary=nl.load(a), moving=nl.load(a))
-    evicted = sbuf((32, 32))
-    nisa.tensor_copy(dst=evicted, src=product)
-    ncc.all_reduce([evicted], [total], PAIR, nl.add)
+    ncc.all_reduce([product], [total], PAIR, nl.add)  # bad here
+    evicted = sbuf((32, 32))  # good
+    nisa.tensor_copy(dst=evicted, src=product)  # good
+    ncc.all_reduce([evicted], [total], PAIR, nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=2, options=LNC1)
-def bad_C017(a):
+def C017(a):
     mine, sums = [nl.load(a), nl.exp(nl.load(a))], [sbuf(a.shape), sbuf(a.shape)]
-    ncc.all_reduce(mine, sums, PAIR, nl.add)  # here
-    return stored(sums[0]), stored(sums[1])
-
-
-def good_C017(a):
-    mine, sums = [nl.load(a), nl.exp(nl.load(a))], [sbuf(a.shape), sbuf(a.shape)]
-    for i in range(2):
+    ncc.all_reduce(mine, sums, PAIR, nl.add)  # bad here
+    for i in range(2):  # good
         ncc.all_reduce([mine[i]], [sums[i]], PAIR, nl.add)
     return stored(sums[0]), stored(sums[1])
 
 
 @twin(f32(64, 32), f32(64, 8), ranks=2)
-def bad_C017_lists(a, b):
+def C017_lists(a, b):
     a, b = own(a), own(b, "other")
-    total = hbm(a.shape)
-    ncc.all_reduce([a, b], [total], PAIR, nl.add)  # here
-    return stored(total)
-
-
-def good_C017_lists(a, b):
-    a, b = own(a), own(b, "other")
-    total, other = hbm(a.shape), hbm(b.shape, name="sums")
-    ncc.all_reduce([a, b], [total, other], PAIR, nl.add)
-    return stored(total), stored(other)
+    total = hbm(a.shape)  # bad
+    ncc.all_reduce([a, b], [total], PAIR, nl.add)  # bad here
+    return stored(total)  # bad
+    total, other = hbm(a.shape), hbm(b.shape, name="sums")  # good
+    ncc.all_reduce([a, b], [total, other], PAIR, nl.add)  # good
+    return stored(total), stored(other)  # good
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C018(a):
+def C018(a):
     a = own(a)
-    out = hbm((64, 64))
-    ncc.all_gather([a], [out], PAIR, collective_dim=1)  # here
-    return stored(out)
-
-
-def good_C018(a):
-    a = own(a)
-    out = hbm((128, 32))
-    ncc.all_gather([a], [out], PAIR, collective_dim=0)
+    out = hbm((64, 64))  # bad
+    ncc.all_gather([a], [out], PAIR, collective_dim=1)  # bad here
+    out = hbm((128, 32))  # good
+    ncc.all_gather([a], [out], PAIR, collective_dim=0)  # good
     return stored(out)
 
 
 @twin(f32(64, 32), ranks=2, options=LNC1)
-def bad_C018_scatter(a):
-    mine, part = nl.load(a), sbuf((64, 16))
-    ncc.reduce_scatter([mine], [part], PAIR, collective_dim=1, op=nl.add)  # here
-    return stored(part)
-
-
-def good_C018_scatter(a):
-    mine, part = nl.load(a), sbuf((32, 32))
-    ncc.reduce_scatter([mine], [part], PAIR, collective_dim=0, op=nl.add)
+def C018_scatter(a):
+    mine, part = nl.load(a), sbuf((64, 16))  # bad
+    ncc.reduce_scatter([mine], [part], PAIR, collective_dim=1, op=nl.add)  # bad here
+    mine, part = nl.load(a), sbuf((32, 32))  # good
+    ncc.reduce_scatter([mine], [part], PAIR, collective_dim=0, op=nl.add)  # good
     return stored(part)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C019(a):
+def C019(a):
     a = own(a)
-    out = hbm(a.shape)
+    out = hbm(a.shape)  # bad
+    out = hbm((128, 32))  # good
     ncc.all_gather([a], [out], PAIR, collective_dim=0)  # here
     return stored(out)
 
 
-def good_C019(a):
-    a = own(a)
-    out = hbm((128, 32))
-    ncc.all_gather([a], [out], PAIR, collective_dim=0)
-    return stored(out)
-
-
 @twin(f32(63, 32), ranks=2)
-def bad_C019_remainder(a):
-    a = own(a)
-    part = hbm((31, 32))
-    ncc.reduce_scatter([a], [part], PAIR, collective_dim=0, op=nl.add)  # here
-    return stored(part)
-
-
-def good_C019_remainder(a):
-    padded, part = hbm((64, 32), name="padded"), hbm((32, 32))
-    nl.store(padded[0:63], nl.load(a))
-    nl.store(padded[63:64], nl.zeros((1, 32), dtype=nl.float32, buffer=nl.sbuf))
-    ncc.reduce_scatter([padded], [part], PAIR, collective_dim=0, op=nl.add)
+def C019_remainder(a):
+    a = own(a)  # bad
+    part = hbm((31, 32))  # bad
+    ncc.reduce_scatter([a], [part], PAIR, collective_dim=0, op=nl.add)  # bad here
+    padded, part = hbm((64, 32), name="padded"), hbm((32, 32))  # good
+    nl.store(padded[0:63], nl.load(a))  # good
+    nl.store(padded[63:64], nl.zeros((1, 32), dtype=nl.float32, buffer=nl.sbuf))  # good
+    ncc.reduce_scatter([padded], [part], PAIR, collective_dim=0, op=nl.add)  # good
     return stored(part)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C020(a):
+def C020(a):
     a = own(a)
-    total = hbm(a.shape, nl.bfloat16)
+    total = hbm(a.shape, nl.bfloat16)  # bad
+    total = hbm(a.shape, nl.float32)  # good
     ncc.all_reduce([a], [total], PAIR, nl.add)  # here
     return stored(total)
 
 
-def good_C020(a):
-    a = own(a)
-    total = hbm(a.shape, nl.float32)
-    ncc.all_reduce([a], [total], PAIR, nl.add)
-    return stored(total)
-
-
 @twin(f32(64, 32), ranks=2)
-def bad_C020_shape(a):
+def C020_shape(a):
     a = own(a)
-    received = hbm((32, 64))
+    received = hbm((32, 64))  # bad
+    received = hbm((64, 32))  # good
     ncc.collective_permute([a], [received], [(0, 1), (1, 0)])  # here
     return stored(received)
 
 
-def good_C020_shape(a):
-    a = own(a)
-    received = hbm((64, 32))
-    ncc.collective_permute([a], [received], [(0, 1), (1, 0)])
-    return stored(received)
-
-
 @twin(f32(64, 32), ranks=2)
-def bad_C021(a):
+def C021(a):
     a = own(a)
     total = hbm(a.shape)
-    ncc.all_reduce([a], [total], PAIR, nl.multiply)  # here
-    return stored(total)
-
-
-def good_C021(a):
-    a = own(a)
-    total = hbm(a.shape)
-    ncc.all_reduce([a], [total], PAIR, nl.maximum)
+    ncc.all_reduce([a], [total], PAIR, nl.multiply)  # bad here
+    ncc.all_reduce([a], [total], PAIR, nl.maximum)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=4)
-def bad_C022(a):
+def C022(a):
     a = own(a)
     total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [1, 2]]), nl.add)  # here
-    return stored(total)
-
-
-def good_C022(a):
-    a = own(a)
-    total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2, 3]]), nl.add)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [1, 2]]), nl.add)  # bad here
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2, 3]]), nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=3)
-def bad_C022_sizes(a):
+def C022_sizes(a):
     a = own(a)
     total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2]]), nl.add)  # here
-    return stored(total)
-
-
-def good_C022_sizes(a):
-    a = own(a)
-    total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1, 2]]), nl.add)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1], [2]]), nl.add)  # bad here
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1, 2]]), nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C022_world(a):
+def C022_world(a):
     a = own(a)
     total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[1, 2]]), nl.add)  # here
-    return stored(total)
-
-
-def good_C022_world(a):
-    a = own(a)
-    total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1]]), nl.add)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[1, 2]]), nl.add)  # bad here
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0, 1]]), nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C022_missing(a):
+def C022_missing(a):
     a = own(a)
     total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0]]), nl.add)  # here
-    return stored(total)
-
-
-def good_C022_missing(a):
-    a = own(a)
-    total = hbm(a.shape)
-    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0], [1]]), nl.add)
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0]]), nl.add)  # bad here
+    ncc.all_reduce([a], [total], ncc.ReplicaGroup([[0], [1]]), nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), RANK, ranks=2)
-def bad_C023(a, rank):
+def C023(a, rank):
     a = own(a)
     total, everyone = hbm(a.shape), hbm((128, 32), name="everyone")
-    if rank == 0:
+    if rank == 0:  # bad
         ncc.all_reduce([a], [total], PAIR, nl.add)  # here
         ncc.all_gather([a], [everyone], PAIR, collective_dim=0)
     else:
         ncc.all_gather([a], [everyone], PAIR, collective_dim=0)  # here
         ncc.all_reduce([a], [total], PAIR, nl.add)
-    return stored(total), stored(everyone)
-
-
-def good_C023(a, rank):
-    a = own(a)
-    total, everyone = hbm(a.shape), hbm((128, 32), name="everyone")
-    ncc.all_reduce([a], [total], PAIR, nl.add)
-    ncc.all_gather([a], [everyone], PAIR, collective_dim=0)
+    ncc.all_reduce([a], [total], PAIR, nl.add)  # good
+    ncc.all_gather([a], [everyone], PAIR, collective_dim=0)  # good
     return stored(total), stored(everyone)
 
 
 @twin(f32(64, 32), ByRank((64, 60)), ranks=2)
-def bad_C023_counts(a, rows):
+def C023_counts(a, rows):
     a = own(a)
-    total = hbm((rows, 32))
-    ncc.all_reduce([a[0:rows]], [total], PAIR, nl.add)  # here
-    return stored(total)
-
-
-def good_C023_counts(a, rows):
-    a = own(a)
-    total = hbm((60, 32))
-    ncc.all_reduce([a[0:60]], [total], PAIR, nl.add)
+    total = hbm((rows, 32))  # bad
+    ncc.all_reduce([a[0:rows]], [total], PAIR, nl.add)  # bad here
+    total = hbm((60, 32))  # good
+    ncc.all_reduce([a[0:60]], [total], PAIR, nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), RANK, ranks=2)
-def bad_C024(a, rank):
+def C024(a, rank):
     a = own(a)
     total = hbm(a.shape)
-    if rank == 0:
+    if rank == 0:  # bad
         ncc.all_reduce([a], [total], PAIR, nl.add)  # here
     else:
         nl.store(total, nl.load(a))
-    return stored(total)
-
-
-def good_C024(a, rank):
-    a = own(a)
-    total = hbm(a.shape)
-    ncc.all_reduce([a], [total], PAIR, nl.add)
+    ncc.all_reduce([a], [total], PAIR, nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=3)
-def bad_C025(a):
+def C025(a):
     received, a = own(a, "received"), own(a)
-    ncc.collective_permute([a], [received], [(0, 1), (0, 2)])  # here
-    return stored(received)
-
-
-def good_C025(a):
-    received, a = own(a, "received"), own(a)
-    ncc.collective_permute([a], [received], [(0, 1), (1, 2)])
+    ncc.collective_permute([a], [received], [(0, 1), (0, 2)])  # bad here
+    ncc.collective_permute([a], [received], [(0, 1), (1, 2)])  # good
     return stored(received)
 
 
 @twin(f32(64, 32), ranks=2, options=LNC1)
-def bad_C025_memory(a):
-    mine, received = nl.load(a), sbuf(a.shape)
-    ncc.collective_permute([mine], [received], [(0, 1), (1, 0)])  # here
-    return stored(received)
-
-
-def good_C025_memory(a):
-    a = own(a)
-    received = hbm(a.shape)
-    ncc.collective_permute([a], [received], [(0, 1), (1, 0)])
+def C025_memory(a):
+    mine, received = nl.load(a), sbuf(a.shape)  # bad
+    ncc.collective_permute([mine], [received], [(0, 1), (1, 0)])  # bad here
+    a = own(a)  # good
+    received = hbm(a.shape)  # good
+    ncc.collective_permute([a], [received], [(0, 1), (1, 0)])  # good
     return stored(received)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C025_tensors(a):
+def C025_tensors(a):
     a = own(a)
     first, second = hbm(a.shape), hbm(a.shape, name="second")
-    ncc.collective_permute([a, a], [first, second], [(0, 1), (1, 0)])  # here
-    return stored(first), stored(second)
-
-
-def good_C025_tensors(a):
-    a = own(a)
-    first, second = hbm(a.shape), hbm(a.shape, name="second")
-    ncc.collective_permute([a], [first], [(0, 1), (1, 0)])
-    ncc.collective_permute([a], [second], [(0, 1), (1, 0)])
+    ncc.collective_permute([a, a], [first, second], [(0, 1), (1, 0)])  # bad here
+    ncc.collective_permute([a], [first], [(0, 1), (1, 0)])  # good
+    ncc.collective_permute([a], [second], [(0, 1), (1, 0)])  # good
     return stored(first), stored(second)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C026(a):
+def C026(a):
     a = own(a)
     received = hbm(a.shape)
-    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[1])  # here
-    return stored(received)
-
-
-def good_C026(a):
-    a = own(a)
-    received = hbm(a.shape)
-    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[1])  # bad here
+    ncc.collective_permute_implicit([[a]], [[received]], PAIR, channel_ids=[0])  # good
     return stored(received)
 
 
 @twin(f32(4, 64, 32), ranks=4)
-def bad_C026_number(a):
+def C026_number(a):
     a = own(a)
     out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
     srcs, dsts = [], []
     for i in range(4):
         srcs.append([a[i]])
         dsts.append([out[i]])
-    ncc.collective_permute_implicit(srcs, dsts, pairs, channel_ids=[0, 1, 2, 3])  # here
-    return stored(out)
-
-
-def good_C026_number(a):
-    a = own(a)
-    out, pairs = hbm(a.shape), ncc.ReplicaGroup([[0, 1], [2, 3]])
-    srcs, dsts = [], []
-    for i in range(4):
-        srcs.append([a[i]])
-        dsts.append([out[i]])
-    for i in (0, 2):
+    ncc.collective_permute_implicit(srcs, dsts, pairs, channel_ids=[0, 1, 2, 3])  # bad here
+    for i in (0, 2):  # good
         part = slice(i, i + 2)
         ncc.collective_permute_implicit(srcs[part], dsts[part], pairs, channel_ids=[0, 1])
     return stored(out)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C026_lists(a):
+def C026_lists(a):
     a = own(a)
     first, second = hbm(a.shape), hbm(a.shape, name="second")
-    ncc.collective_permute_implicit([[a, a]], [[first, second]], PAIR)  # here
-    return stored(first), stored(second)
-
-
-def good_C026_lists(a):
-    a = own(a)
-    first, second = hbm(a.shape), hbm(a.shape, name="second")
-    ncc.collective_permute_implicit([[a], [a]], [[first], [second]], PAIR, channel_ids=[0, 1])
+    ncc.collective_permute_implicit([[a, a]], [[first, second]], PAIR)  # bad here
+    ncc.collective_permute_implicit(  # good
+        [[a], [a]], [[first], [second]], PAIR, channel_ids=[0, 1]
+    )
     return stored(first), stored(second)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C027(a):
+def C027(a):
     out, step = hbm((2, 64, 32)), nisa.register_alloc()
-    for i in range(1, 3):
+    for i in range(1, 3):  # bad
         rank = processing_rank(i, PAIR)  # here
         nisa.register_move(step, rank)
         nl.store(out[i - 1], nl.load(a))
-    return out
-
-
-def good_C027(a):
-    out, step = hbm((2, 64, 32)), nisa.register_alloc()
-    for i in range(2):
+    for i in range(2):  # good
         rank = processing_rank(i, PAIR)
         nisa.register_move(step, rank)
         nl.store(out[i], nl.load(a))
@@ -455,31 +308,21 @@ def good_C027(a):
 
 
 @twin(f32(64, 32), ranks=2, options=LNC1)
-def bad_C028(a):
-    mine, received = nl.load(a), sbuf(a.shape)
-    ncc.all_to_all([mine], [received], PAIR, collective_dim=0)  # here
-    return stored(received)
-
-
-def good_C028(a):
-    a = own(a)
-    received = hbm(a.shape)
-    ncc.all_to_all([a], [received], PAIR, collective_dim=0)
+def C028(a):
+    mine, received = nl.load(a), sbuf(a.shape)  # bad
+    ncc.all_to_all([mine], [received], PAIR, collective_dim=0)  # bad here
+    a = own(a)  # good
+    received = hbm(a.shape)  # good
+    ncc.all_to_all([a], [received], PAIR, collective_dim=0)  # good
     return stored(received)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C028_dimension(a):
+def C028_dimension(a):
     a = own(a)
     received = hbm(a.shape)
-    ncc.all_to_all([a], [received], PAIR, collective_dim=1)  # here
-    return stored(received)
-
-
-def good_C028_dimension(a):
-    a = own(a)
-    received = hbm(a.shape)
-    ncc.all_to_all([a], [received], PAIR, collective_dim=0)
+    ncc.all_to_all([a], [received], PAIR, collective_dim=1)  # bad here
+    ncc.all_to_all([a], [received], PAIR, collective_dim=0)  # good
     return stored(received)
 
 
@@ -492,148 +335,93 @@ EVEN = counts([4, 4], [0, 4])
 
 
 @twin(f32(8), EVEN.astype(np.int32), fixed=(f32(8), EVEN), ranks=2)
-def bad_C029(a, sends):
+def C029(a, sends):
     a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)  # here
-    return stored(received)
-
-
-def good_C029(a, sends):
-    a = own(a)
-    received = hbm((8,))
-    ncc.all_to_all_v([a], [received], PAIR, sends)
     return stored(received)
 
 
 @twin(f32(8), counts([4, 4], [0, 5]), fixed=(f32(8), EVEN), ranks=2)
-def bad_C029_source(a, sends):
+def C029_source(a, sends):
     a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends)  # here
     return stored(received)
 
 
-def good_C029_source(a, sends):
-    a = own(a)
-    received = hbm((8,))
-    ncc.all_to_all_v([a], [received], PAIR, sends)
-    return stored(received)
-
-
 @twin(f32(8), counts([4, 4], [0, 4], [4, 3]), fixed=(f32(8), counts(*EVEN, [4, 4])), ranks=2)
-def bad_C029_received(a, sends):
+def C029_received(a, sends):
     a = own(a)
     received = hbm((8,))
     ncc.all_to_all_v([a], [received], PAIR, sends, recv_counts_known=True)  # here
     return stored(received)
 
 
-def good_C029_received(a, sends):
-    a = own(a)
-    received = hbm((8,))
-    ncc.all_to_all_v([a], [received], PAIR, sends, recv_counts_known=True)
-    return stored(received)
-
-
 @twin(f32(8), f32(8), EVEN, ranks=2)
-def bad_C029_tensors(a, b, sends):
+def C029_tensors(a, b, sends):
     a, b = own(a), own(b, "other")
     first, second = hbm((8,)), hbm((8,), name="second")
-    ncc.all_to_all_v([a, b], [first, second], PAIR, sends)  # here
-    return stored(first), stored(second)
-
-
-def good_C029_tensors(a, b, sends):
-    a, b = own(a), own(b, "other")
-    first, second = hbm((8,)), hbm((8,), name="second")
-    ncc.all_to_all_v([a], [first], PAIR, sends)
-    ncc.all_to_all_v([b], [second], PAIR, sends)
+    ncc.all_to_all_v([a, b], [first, second], PAIR, sends)  # bad here
+    ncc.all_to_all_v([a], [first], PAIR, sends)  # good
+    ncc.all_to_all_v([b], [second], PAIR, sends)  # good
     return stored(first), stored(second)
 
 
 @twin(f32(8), counts([4, 4], [0, 4], [4, 4], [4, 0]), ranks=2, targets=GEN4)
-def bad_C030(a, sends):
+def C030(a, sends):
     a = own(a)
-    received = hbm((8,))
-    ncc.all_to_all_v([a], [received], PAIR, sends, True, has_rdispls=True)  # here
-    return stored(received)
-
-
-def good_C030(a, sends):
-    a = own(a)
-    received, turned = hbm((8,)), hbm((8,), name="turned")
-    counts = hbm(sends.shape, nl.uint32, "counts")
-    nl.store(counts, nl.load(sends))
-    ncc.all_to_all_v([a], [received], PAIR, counts[0:3], recv_counts_known=True)
-    nisa.dma_copy(dst=turned[0:4], src=received[4:8])
-    nisa.dma_copy(dst=turned[4:8], src=received[0:4])
-    return turned
+    received = hbm((8,))  # bad
+    ncc.all_to_all_v([a], [received], PAIR, sends, True, has_rdispls=True)  # bad here
+    return stored(received)  # bad
+    received, turned = hbm((8,)), hbm((8,), name="turned")  # good
+    counts = hbm(sends.shape, nl.uint32, "counts")  # good
+    nl.store(counts, nl.load(sends))  # good
+    ncc.all_to_all_v([a], [received], PAIR, counts[0:3], recv_counts_known=True)  # good
+    nisa.dma_copy(dst=turned[0:4], src=received[4:8])  # good
+    nisa.dma_copy(dst=turned[4:8], src=received[0:4])  # good
+    return turned  # good
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C032(a):
-    window = own(a, "window")
-    ncc.all_reduce([window[0:48]], [window[16:64]], PAIR, nl.add)  # here
-    return stored(window)
-
-
-def good_C032(a):
-    window, total = own(a, "window"), hbm((48, 32))
-    ncc.all_reduce([window[0:48]], [total], PAIR, nl.add)
-    nl.store(window[16:64], nl.load(total))
+def C032(a):
+    window = own(a, "window")  # bad
+    ncc.all_reduce([window[0:48]], [window[16:64]], PAIR, nl.add)  # bad here
+    window, total = own(a, "window"), hbm((48, 32))  # good
+    ncc.all_reduce([window[0:48]], [total], PAIR, nl.add)  # good
+    nl.store(window[16:64], nl.load(total))  # good
     return stored(window)
 
 
 @twin(f32(64, 32), ranks=2, targets=GEN3_UP)
-def bad_C039_sbuf(a):
-    mine, total = nl.load(a), sbuf(a.shape)
+def C039_sbuf(a):
+    mine, total = nl.load(a), sbuf(a.shape)  # bad
+    mine, total = own(a), hbm(a.shape)  # good
     ncc.all_reduce([mine], [total], PAIR, nl.add)  # here
     return stored(total)
 
 
-def good_C039_sbuf(a):
-    mine, total = own(a), hbm(a.shape)
-    ncc.all_reduce([mine], [total], PAIR, nl.add)
+@twin(f32(64, 32), ranks=2)
+def C043(a):
+    total = hbm(a.shape)
+    ncc.all_reduce([a], [total], PAIR, nl.add)  # bad here
+    ncc.all_reduce([own(a)], [total], PAIR, nl.add)  # good
     return stored(total)
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C043(a):
-    total = hbm(a.shape)
-    ncc.all_reduce([a], [total], PAIR, nl.add)  # here
-    return stored(total)
-
-
-def good_C043(a):
-    total = hbm(a.shape)
-    ncc.all_reduce([own(a)], [total], PAIR, nl.add)
-    return stored(total)
-
-
-@twin(f32(64, 32), ranks=2)
-def bad_C043_output(a):
+def C043_output(a):
     total = hbm(a.shape)
     ncc.all_reduce([own(a)], [total], PAIR, nl.add)  # here
-    return total
-
-
-def good_C043_output(a):
-    total = hbm(a.shape)
-    ncc.all_reduce([own(a)], [total], PAIR, nl.add)
-    return stored(total)
+    return total  # bad
+    return stored(total)  # good
 
 
 @twin(f32(64, 32), ranks=2)
-def bad_C044(a):
-    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)
+def C044(a):
+    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm)  # bad
+    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm, name="total")  # good
     ncc.all_reduce([own(a)], [total], PAIR, nl.add)  # here
-    return stored(total)
-
-
-def good_C044(a):
-    total = nl.ndarray(a.shape, dtype=a.dtype, buffer=nl.shared_hbm, name="total")
-    ncc.all_reduce([own(a)], [total], PAIR, nl.add)
     return stored(total)
 
 
@@ -647,15 +435,9 @@ SLOTS = counts([8, 8], [0, 0], [0, 0])
     targets=GEN2_3,
     options=NEWEST,
 )
-def bad_C045(a, sends, size):
+def C045(a, sends, size):
     received = hbm((size,))
     ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"))  # here
-    return stored(received)
-
-
-def good_C045(a, sends, size):
-    received = hbm((size,))
-    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"))
     return stored(received)
 
 
@@ -665,13 +447,8 @@ def good_C045(a, sends, size):
     targets=("gen3",),
     options=NEWEST,
 )
-def bad_C046(a, sends):
+def C046(a, sends):
     received = hbm((16,))
-    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"), has_rdispls=True)  # here
-    return stored(received)
-
-
-def good_C046(a, sends):
-    received = hbm((16,))
-    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"))
+    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"), has_rdispls=True)  # bad here
+    ncc.all_to_all_v([own(a)], [received], PAIR, own(sends, "sends"))  # good
     return stored(received)

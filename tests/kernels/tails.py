@@ -9,32 +9,21 @@ from tiles import hbm, sbuf, stored
 
 
 @twin(f32(8, 100))
-def bad_S067(a):
+def S067(a):
     total = nl.zeros((8, 1), dtype=nl.float32, buffer=nl.sbuf)
     part = nl.ndarray((8, 1), dtype=nl.float32, buffer=nl.sbuf)
     tile = nl.ndarray((8, 64), dtype=nl.float32, buffer=nl.sbuf)
     for c in range(0, 100, 64):
         width = min(64, 100 - c)
         nisa.dma_copy(dst=tile[0:8, 0:width], src=a[0:8, c : c + width])
-        nisa.tensor_reduce(dst=part, op=nl.add, data=tile, axis=1)  # here
-        nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
-    return stored(total)
-
-
-def good_S067(a):
-    total = nl.zeros((8, 1), dtype=nl.float32, buffer=nl.sbuf)
-    part = nl.ndarray((8, 1), dtype=nl.float32, buffer=nl.sbuf)
-    tile = nl.ndarray((8, 64), dtype=nl.float32, buffer=nl.sbuf)
-    for c in range(0, 100, 64):
-        width = min(64, 100 - c)
-        nisa.dma_copy(dst=tile[0:8, 0:width], src=a[0:8, c : c + width])
-        nisa.tensor_reduce(dst=part, op=nl.add, data=tile[0:8, 0:width], axis=1)
+        nisa.tensor_reduce(dst=part, op=nl.add, data=tile, axis=1)  # bad here
+        nisa.tensor_reduce(dst=part, op=nl.add, data=tile[0:8, 0:width], axis=1)  # good
         nisa.tensor_tensor(dst=total, data1=total, data2=part, op=nl.add)
     return stored(total)
 
 
 @twin(f32(100, 16), f32(100, 32))
-def bad_S068(a, b):
+def S068(a, b):
     acc = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.psum)
     a_tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
     b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
@@ -42,19 +31,8 @@ def bad_S068(a, b):
         rows = min(64, 100 - k)
         nisa.dma_copy(dst=a_tile[0:rows], src=a[k : k + rows])
         nisa.dma_copy(dst=b_tile[0:rows], src=b[k : k + rows])
-        nisa.nc_matmul(acc, a_tile, b_tile, accumulate=(k > 0))  # here
-    return stored(acc)
-
-
-def good_S068(a, b):
-    acc = nl.ndarray((16, 32), dtype=nl.float32, buffer=nl.psum)
-    a_tile = nl.ndarray((64, 16), dtype=nl.float32, buffer=nl.sbuf)
-    b_tile = nl.ndarray((64, 32), dtype=nl.float32, buffer=nl.sbuf)
-    for k in range(0, 100, 64):
-        rows = min(64, 100 - k)
-        nisa.dma_copy(dst=a_tile[0:rows], src=a[k : k + rows])
-        nisa.dma_copy(dst=b_tile[0:rows], src=b[k : k + rows])
-        nisa.nc_matmul(acc, a_tile[0:rows], b_tile[0:rows], accumulate=(k > 0))
+        nisa.nc_matmul(acc, a_tile, b_tile, accumulate=(k > 0))  # bad here
+        nisa.nc_matmul(acc, a_tile[0:rows], b_tile[0:rows], accumulate=(k > 0))  # good
     return stored(acc)
 
 

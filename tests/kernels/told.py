@@ -36,9 +36,9 @@ def report_of_bad(twin: Twin, target: str) -> Any:
 def told(twin: Twin, findings: Iterable[Finding]) -> str:
     """The findings as text."""
     first = twin.bad.__code__.co_firstlineno
-    here = re.escape(twin.file)
+    here = "|".join(re.escape(str(file)) for file in (twin.file, twin.module))
     text = "\n\n".join(map(_one, findings))
-    at = rf"(?:{here}:|\bline )(\d+)"
+    at = rf"(?:(?:{here}):|\bline )(\d+)"
     text = re.sub(at, lambda found: f"line {int(found[1]) - first:+d}", text)
     return re.sub(r"/\S*/(\w+\.py)", r"\1", text)
 

@@ -53,21 +53,6 @@ def test_a_clean_kernel_is_status_0_and_says_what_was_checked(check, tmp_path):
     )
 
 
-def test_a_finding_is_status_1_with_the_generations(check, tmp_path):
-    status, out, _ = check(write(tmp_path, UNWRITTEN), *SHAPES)
-    assert status == 1
-    assert "error[M001]" in out
-    assert "--> kernels.py:11   nisa.dma_copy(dst=out, src=t)" in out
-    assert "\n  on    gen2, gen3, gen4\n" in out
-
-
-def test_one_generation_can_be_chosen(check, tmp_path):
-    _, out, _ = check(write(tmp_path, GOOD), *SHAPES, "--target", "trn2")
-    assert out.endswith("rules on gen3 by NKI 0.3.0\n")
-    _, out, _ = check(write(tmp_path, GOOD), *SHAPES, "--target", "trn1,trn3")
-    assert out.endswith("rules on gen2, gen4 by NKI 0.3.0\n")
-
-
 def test_what_holds_on_one_generation_only_says_so(check, tmp_path):
     kernel = GOOD.replace("nisa.tensor_scalar(", "nisa.activation_reduce(").replace(
         "op0=nl.multiply, operand0=2.0", "op=nl.copy, reduce_op=nl.add, reduce_res=t[:, 0:1]"
@@ -78,48 +63,6 @@ def test_what_holds_on_one_generation_only_says_so(check, tmp_path):
 
 
 WIDE = "(x.shape[0], 50000), dtype=nl.float32, buffer=nl.sbuf"  # 200,000 bytes: too many for gen2
-
-
-def test_without_shapes_the_source_alone_is_checked_and_it_says_so(check, tmp_path):
-    status, out, _ = check(write(tmp_path, UNWRITTEN))
-    assert status == 0
-    assert "unwritten: only the source was checked, x has no value" in out
-    assert "checked 1 kernel (1 by source alone), 0 instructions" in out
-    status, out, _ = check(write(tmp_path, COMPREHENSION))
-    assert status == 1
-    assert "error[L006]" in out
-
-
-def test_examples_in_the_file_are_run(check, tmp_path):
-    assert check(write(tmp_path, UNWRITTEN, EXAMPLES, NAME="unwritten"))[0] == 1
-    assert check(write(tmp_path, GOOD, EXAMPLES, NAME="doubled"))[0] == 0
-
-
-def test_examples_may_name_a_grid_and_keywords(check, tmp_path):
-    examples = "def nkisim_examples():\n    yield doubled[1], {'x': np.ones((4, 8), np.float32)}\n"
-    status, out, _ = check(write(tmp_path, GOOD, examples))
-    assert (status, "9 instructions" in out) == (0, True)
-
-
-def test_examples_may_be_a_dictionary_by_name(check, tmp_path):
-    examples = "def nkisim_examples():\n    return {'doubled': (np.ones((4, 8), np.float32),)}\n"
-    status, out, _ = check(write(tmp_path, GOOD, examples))
-    assert (status, "9 instructions" in out) == (0, True)
-
-
-def test_annotations_are_enough(check, tmp_path):
-    kernel = UNWRITTEN.replace("(x)", "(x: nt.tensor[4, 8, nl.bfloat16])")
-    assert check(write(tmp_path, kernel))[0] == 1
-
-
-def test_defaults_are_enough(check, tmp_path):
-    made = "np.ones((4, 8), np.float32)"
-    assert check(write(tmp_path, UNWRITTEN.replace("(x)", f"(x={made})")))[0] == 1
-
-
-def test_an_annotation_may_have_a_name(check, tmp_path):
-    kernel = "Tile = nt.tensor[4, 8]\n" + UNWRITTEN.replace("(x)", "(x: Tile)")
-    assert check(write(tmp_path, kernel))[0] == 1
 
 
 def test_the_hint_names_the_parameters_and_the_file(check, tmp_path):
@@ -202,12 +145,6 @@ def test_a_kernel_of_a_class(check, tmp_path):
     assert "did you mean Group.unwritten?" in check(f"{file}::Group.unwriten")[2]
 
 
-def test_one_kernel_of_a_file(check, tmp_path):
-    file = write(tmp_path, GOOD, UNWRITTEN)
-    assert check(f"{file}::doubled", *SHAPES)[0] == 0
-    assert check(f"{file}::unwritten", *SHAPES)[0] == 1
-
-
 def test_several_files_and_folders(check, tmp_path):
     write(tmp_path, GOOD, name="a.py")
     write(tmp_path, UNWRITTEN, name="b.py")
@@ -216,96 +153,165 @@ def test_several_files_and_folders(check, tmp_path):
     assert "checked 2 kernels" in out
 
 
-def test_only_and_ignore(check, tmp_path):
-    file = write(tmp_path, UNWRITTEN)
-    assert check(file, *SHAPES, "--ignore", "M001")[0] == 0
-    assert check(file, *SHAPES, "--only", "L,S006")[0] == 0
-    assert check(file, *SHAPES, "--only", "M")[0] == 1
-    status, _, err = check(file, *SHAPES, "--only", "Q777")
-    assert status == 2
-    assert "'Q777' is no rule" in err
+# A table of commands
 
 
-def test_fail_on_warning(check, tmp_path):
-    file = write(tmp_path, WARNED)
-    assert check(file, *SHAPES)[0] == 0
-    assert check(file, *SHAPES, "--fail-on", "warning")[0] == 1
+ENDLESS = """\
+@nki.jit
+def endless(x):
+    t = nl.load(x)
+    while True:
+        BODY
+"""
+MADE = GOOD + 'exec("def made(x):\\n    return x")\nmade = nki.jit(made)\n\n\n'
+NOT_IN_SOURCE = ("M001", "L028", "A026")
+RUN = "--shapes x=f32[4,8]"
 
 
-# Comments and settings
+def example(call, kernel=GOOD):
+    """A file whose examples are this expression or statement."""
+    return f"{kernel}\n\ndef nkisim_examples():\n    {call}\n"
 
 
-def test_a_comment_silences_its_line(check, tmp_path):
-    file = write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001]")
-    status, out, _ = check(file, *SHAPES)
-    assert status == 0
-    assert "\nno findings; " in out
-    assert "error" not in out
+def ignoring(rules):
+    """The unwritten tile with a comment on the line of its finding."""
+    return UNWRITTEN.replace("MARK", f"  # nkisim: ignore{rules}")
 
 
-def test_a_comment_holds_for_the_whole_statement(check, tmp_path):
-    text = UNWRITTEN.replace(
-        "nisa.dma_copy(dst=out, src=t)",
-        "nisa.dma_copy(\n        dst=out,\n        src=t,  # nkisim: ignore[M]\n    )",
-    )
-    assert check(write(tmp_path, text), *SHAPES)[0] == 0
+ONES = "np.ones((4, 8), np.float32)"
+SPREAD = "nisa.dma_copy(\n        dst=out,\n        src=t,  # nkisim: ignore[M]\n    )"
+# A file, options or a kernel with options, the exit status, and texts of the output, or with "not "
+# before them texts that it does not have.
+COMMANDS = {
+    "a finding": (
+        UNWRITTEN,
+        RUN,
+        1,
+        "error[M001]",
+        "--> kernels.py:11   nisa.dma_copy(dst=out, src=t)",
+        "\n  on    gen2, gen3, gen4\n",
+    ),
+    "a target": (GOOD, f"{RUN} --target trn2", 0, "rules on gen3 by NKI 0.3.0\n"),
+    "two targets": (GOOD, f"{RUN} --target trn1,trn3", 0, "rules on gen2, gen4 by NKI 0.3.0\n"),
+    "no shapes": (
+        UNWRITTEN,
+        "",
+        0,
+        "unwritten: only the source was checked, x has no value",
+        "checked 1 kernel (1 by source alone), 0 instructions",
+    ),
+    "source alone": (COMPREHENSION, "", 1, "error[L006]"),
+    "examples of a bad kernel": (example(f"yield unwritten, ({ONES},)", UNWRITTEN), "", 1),
+    "examples of a good one": (example(f"yield doubled, ({ONES},)"), "", 0),
+    "a grid and keywords": (example(f"yield doubled[1], {{'x': {ONES}}}"), "", 0, "9 instructions"),
+    "a dictionary": (example(f"return {{'doubled': ({ONES},)}}"), "", 0, "9 instructions"),
+    "an annotation": (UNWRITTEN.replace("(x)", "(x: nt.tensor[4, 8, nl.bfloat16])"), "", 1),
+    "a default": (UNWRITTEN.replace("(x)", f"(x={ONES})"), "", 1),
+    "a name": ("Tile = nt.tensor[4, 8]\n" + UNWRITTEN.replace("(x)", "(x: Tile)"), "", 1),
+    "one kernel": (GOOD + UNWRITTEN, f"kernels.py::doubled {RUN}", 0),
+    "the other": (GOOD + UNWRITTEN, f"kernels.py::unwritten {RUN}", 1),
+    "ignore": (UNWRITTEN, f"{RUN} --ignore M001", 0),
+    "only others": (UNWRITTEN, f"{RUN} --only L,S006", 0),
+    "only a family": (UNWRITTEN, f"{RUN} --only M", 1),
+    "only no rule": (UNWRITTEN, f"{RUN} --only Q777", 2, "'Q777' is no rule"),
+    "only advice": (GOOD, f"{RUN} --only P002", 2, "'P002' is no rule of checks"),
+    "a warning": (WARNED, RUN, 0),
+    "fail on a warning": (WARNED, f"{RUN} --fail-on warning", 1),
+    "a comment": (ignoring("[M001]"), RUN, 0, "\nno findings; ", "not error"),
+    "a comment in a statement": (
+        UNWRITTEN.replace("nisa.dma_copy(dst=out, src=t)", SPREAD),
+        RUN,
+        0,
+    ),
+    "an unused comment": (
+        ignoring("[M001, S028]"),
+        RUN,
+        0,
+        "warning[X001] unused-ignore: nothing on this line breaks S028",
+        "not breaks M001",
+    ),
+    "an unused comment, strictly": (ignoring("[M001, S028]"), f"{RUN} --fail-on warning", 1),
+    "a comment without an id": (ignoring(""), RUN, 1, "the comment names no rule"),
+    **{f"{id} without a run": (ignoring(f"[{id}]"), "", 0, "not X001") for id in NOT_IN_SOURCE},
+    "a rule of the source": (ignoring("[L006]"), "", 0, "X001"),
+    "a tile that is too large": (GOOD, "--shapes x=f32[300,8]", 1, "300"),
+    "no file": (GOOD, "absent.py", 2),
+    "no kernel": (
+        GOOD,
+        "kernels.py::halved",
+        2,
+        "kernels.py defines no function halved; it has doubled",
+    ),
+    "nearly a kernel": (GOOD, "kernels.py::doubl", 2, "did you mean doubled?"),
+    "no import": (
+        GOOD + "import no_such_module_at_all\n",
+        RUN,
+        0,
+        "cannot be imported: ModuleNotFoundError",
+    ),
+    "a grid": (GOOD, f"kernels.py::doubled[2] {RUN} --target trn2", 0),
+    **{
+        f"the grid {grid}": (GOOD, f"kernels.py::doubled{grid} {RUN}", 2, "must be [1] or [2]")
+        for grid in ("[7]", "[x", "[]")
+    },
+    "an exception": (
+        GOOD.replace("2.0)", "1 / 0)"),
+        RUN,
+        1,
+        "stopped by ZeroDivisionError: division by zero at kernels.py:12",
+    ),
+    "instructions without end": (
+        ENDLESS.replace("BODY", "nisa.tensor_copy(dst=t, src=t)"),
+        f"{RUN} --max-instructions 100 --target trn2",
+        1,
+        "endless: not checked to its end on gen3: stopped by the limit of 100 instr",
+    ),
+    "a loop without end": (
+        ENDLESS.replace("BODY", "pass"),
+        f"{RUN} --max-seconds 0.2 --target trn2",
+        1,
+        "stopped by the limit of 0.2 seconds",
+    ),
+    "no source": (MADE + EXAMPLES.replace("NAME", "made"), "", 1, "error[L065]"),
+    "commands of GitHub": (
+        UNWRITTEN,
+        f"{RUN} --format github",
+        1,
+        "::error file=kernels.py,line=11,title=M001 unwritten-sbuf",
+        "%0Afix: ",
+    ),
+}
 
 
-def test_an_unused_comment_is_reported(check, tmp_path):
-    file = write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[M001, S028]")
-    _, out, _ = check(file, *SHAPES)
-    assert "warning[X001] unused-ignore: nothing on this line breaks S028" in out
-    assert out.count("X001") == 1
-    assert check(file, *SHAPES, "--fail-on", "warning")[0] == 1
-
-
-def test_a_comment_without_an_id_silences_nothing(check, tmp_path):
-    file = write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore")
-    status, out, _ = check(file, *SHAPES)
-    assert status == 1
-    assert "the comment names no rule" in out
-
-
-@pytest.mark.parametrize("rule", ["M001", "L028", "A026"])
-def test_a_comment_is_not_called_unused_where_the_kernel_did_not_run(check, tmp_path, rule):
-    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK=f"  # nkisim: ignore[{rule}]"))
-    assert "X001" not in out
-
-
-def test_a_comment_for_a_rule_of_the_source_is_decidable_without_a_run(check, tmp_path):
-    _, out, _ = check(write(tmp_path, UNWRITTEN, MARK="  # nkisim: ignore[L006]"))
-    assert "X001" in out
+@pytest.mark.parametrize("name", COMMANDS)
+def test_status_and_output(check, tmp_path, name):
+    text, options, status, *said = COMMANDS[name]
+    write(tmp_path, text)
+    words = options.split()
+    file = [] if words and words[0][0] != "-" else ["kernels.py"]
+    got, out, err = check(*file, *words)
+    assert got == status
+    for text in said:
+        assert (text.removeprefix("not ") in out + err) != text.startswith("not "), text
 
 
 @pytest.mark.parametrize(
-    ("table", "status"),
+    ("table", "file", "status"),
     [
-        ('ignore = ["M001"]', 0),
-        ('per-file-ignores = {"ker*.py" = ["M001"]}', 0),
-        ('per-file-ignores = {"other.py" = ["M001"]}', 1),
-        ('only = ["S"]', 0),
-        ('target = "trn2"', 1),
+        ('ignore = ["M001"]', UNWRITTEN, 0),
+        ('per-file-ignores = {"ker*.py" = ["M001"]}', UNWRITTEN, 0),
+        ('per-file-ignores = {"other.py" = ["M001"]}', UNWRITTEN, 1),
+        ('only = ["S"]', UNWRITTEN, 0),
+        ('target = "trn2"', UNWRITTEN, 1),
+        ('fail-on = "warning"', WARNED, 1),
+        *((line, GOOD, 2) for line in ("ignor = []", 'ignore = "M001"', 'fail-on = "never"')),
+        ("x = [", GOOD, 2),
     ],
 )
-def test_pyproject_says_the_same(check, tmp_path, table, status):
+def test_pyproject_says_the_same(check, tmp_path, table, file, status):
     (tmp_path / "pyproject.toml").write_text(f"[tool.nkisim]\n{table}\n")
-    assert check(write(tmp_path, UNWRITTEN), *SHAPES)[0] == status
-
-
-def test_pyproject_can_fail_on_warnings(check, tmp_path):
-    (tmp_path / "pyproject.toml").write_text('[tool.nkisim]\nfail-on = "warning"\n')
-    assert check(write(tmp_path, WARNED), *SHAPES)[0] == 1
-
-
-@pytest.mark.parametrize("line", ["ignor = []", 'ignore = "M001"', 'fail-on = "never"', "x = ["])
-def test_a_mistake_in_pyproject_is_usage(check, tmp_path, line):
-    (tmp_path / "pyproject.toml").write_text(f"[tool.nkisim]\n{line}\n")
-    status, _, err = check(write(tmp_path, GOOD), *SHAPES)
-    assert status == 2
-    assert "pyproject.toml" in err
-
-
-# Bad input
+    got, _, err = check(write(tmp_path, file), *SHAPES)
+    assert (got, "pyproject.toml" in err) == (status, status == 2)
 
 
 @pytest.mark.parametrize(
@@ -326,21 +332,6 @@ def test_shapes_that_cannot_be_read_are_usage(check, tmp_path, shapes, said):
     status, _, err = check(write(tmp_path, GOOD), "--shapes", shapes)
     assert status == 2
     assert said in err
-
-
-def test_shapes_that_the_kernel_refuses_are_a_finding(check, tmp_path):
-    status, out, _ = check(write(tmp_path, GOOD), "--shapes", "x=f32[300,8]")
-    assert status == 1
-    assert "300" in out
-
-
-def test_a_missing_file_or_kernel_is_usage(check, tmp_path):
-    file = write(tmp_path, GOOD)
-    assert check("absent.py")[0] == 2
-    status, _, err = check(f"{file}::halved")
-    assert status == 2
-    assert "kernels.py defines no function halved; it has doubled" in err
-    assert "did you mean doubled?" in check(f"{file}::doubble")[2]
 
 
 DEEP = "x = " + "-" * 20_000 + "1\n"
@@ -417,59 +408,6 @@ def test_a_file_without_kernels_is_nothing_checked(check, tmp_path):
     assert check("plain.py", "--allow-none")[0] == 0
 
 
-def test_a_file_that_cannot_be_imported_is_read(check, tmp_path):
-    status, out, _ = check(write(tmp_path, GOOD, "import no_such_module_at_all\n"), *SHAPES)
-    assert status == 0
-    assert "cannot be imported: ModuleNotFoundError" in out
-
-
-def test_a_grid_that_no_chip_has_is_usage(check, tmp_path):
-    file = write(tmp_path, GOOD)
-    assert check(f"{file}::doubled[2]", *SHAPES, "--target", "trn2")[0] == 0
-    for kernel in ("doubled[7]", "doubled[x", "doubled[]"):
-        status, _, err = check(f"{file}::{kernel}", *SHAPES)
-        assert status == 2
-        assert "the grid must be [1] or [2]" in err
-
-
-def test_an_exception_of_the_kernel_is_told_with_its_line(check, tmp_path):
-    status, out, _ = check(write(tmp_path, GOOD.replace("2.0)", "1 / 0)")), *SHAPES)
-    assert status == 1
-    assert "stopped by ZeroDivisionError: division by zero at kernels.py:12" in out
-
-
-ENDLESS = """\
-@nki.jit
-def endless(x):
-    t = nl.load(x)
-    while True:
-        BODY
-"""
-
-
-def test_an_endless_kernel_is_given_up_after_some_instructions(check, tmp_path):
-    body = "nisa.tensor_copy(dst=t, src=t)"
-    file = write(tmp_path, ENDLESS.replace("BODY", body))
-    status, out, _ = check(file, *SHAPES, "--max-instructions", "100", "--target", "trn2")
-    assert status == 1
-    assert "endless: not checked to its end on gen3: stopped by the limit of 100 instr" in out
-
-
-def test_an_endless_kernel_without_instructions_is_given_up_after_some_time(check, tmp_path):
-    file = write(tmp_path, ENDLESS.replace("BODY", "pass"))
-    status, out, _ = check(file, *SHAPES, "--max-seconds", "0.2", "--target", "trn2")
-    assert status == 1
-    assert "stopped by the limit of 0.2 seconds" in out
-
-
-def test_a_kernel_without_source_says_so(check, tmp_path):
-    made = 'exec("def made(x):\\n    return x")\nmade = nki.jit(made)\n'
-    examples = EXAMPLES.replace("NAME", "made")
-    status, out, _ = check(write(tmp_path, GOOD, made, examples))
-    assert status == 1
-    assert "error[L065]" in out
-
-
 @pytest.mark.slow
 def test_a_million_findings_are_folded_or_counted():
     ledger = Ledger()
@@ -505,12 +443,6 @@ def test_sarif_has_rules_results_and_places(check, tmp_path):
     place = run["results"][0]["locations"][0]["physicalLocation"]
     assert place["artifactLocation"]["uri"] == "kernels.py"
     assert place["region"]["startLine"] == 11
-
-
-def test_github_commands_are_escaped(check, tmp_path):
-    _, out, _ = check(write(tmp_path, UNWRITTEN), *SHAPES, "--format", "github")
-    assert out.startswith("::error file=kernels.py,line=11,title=M001 unwritten-sbuf")
-    assert "%0Afix: " in out
 
 
 def test_output_goes_to_a_file(check, tmp_path):
@@ -577,12 +509,6 @@ def test_rules_lists_and_rule_prints_offline(check):
     assert "did you mean 'M004'?" in err
 
 
-def test_a_check_does_not_look_for_advice(check, tmp_path):
-    status, _, err = check(write(tmp_path, GOOD), *SHAPES, "--only", "P002")
-    assert status == 2
-    assert "'P002' is no rule of checks" in err
-
-
 @pytest.mark.parametrize(
     ("text", "found"),
     [
@@ -599,12 +525,6 @@ def test_rules_are_searched_in_names_and_texts(check, text, found):
     assert status in (0, None)
     assert 0 < len(ids) < len(RULES) / 4
     assert found is None or found in ids
-
-
-def test_a_text_that_no_rule_has_is_usage(check):
-    status, _, err = check("unwriten", command="rules")
-    assert status == 2
-    assert "no rule has 'unwriten'; did you mean 'unwritten'?" in err
 
 
 # The moving free size of a matmul

@@ -17,7 +17,7 @@ import pytest
 import nkisim
 from coded_files import checked_twins, source_of, with_arguments
 from each_case import each_case
-from kernels import GUARDS, TWINS
+from kernels import TWINS
 from kernels.told import has_code
 from nkisim.filecheck import CheckSettings, check_files
 from nkisim.filecheck.fixes import fix_files
@@ -38,14 +38,6 @@ PASTED = """
 MOVED = {"long_rows_loaded": "M009"}
 REMOVED = {"turned": "A025", "last_sum": "M022"}
 """Findings of written kernels whose fix moves a statement, or removes an argument."""
-
-
-@pytest.fixture(autouse=True)
-def declared():
-    """Forgets the twins and guards that copies of their files declare again."""
-    twins, guards = list(TWINS), list(GUARDS)
-    yield
-    TWINS[:], GUARDS[:] = twins, guards
 
 
 def comments(text):
@@ -104,19 +96,19 @@ def assert_computes_the_same(twin, file):
 
 
 def modules_of_twins():
-    return sorted({Path(twin.file) for twin in TWINS})
+    return sorted({twin.module for twin in TWINS})
 
 
 def twins_of(module):
     """The twins of a file, and the names of those whose findings have code."""
-    twins = [twin for twin in checked_twins() if Path(twin.file) == module]
+    twins = [twin for twin in checked_twins() if twin.module == module]
     return twins, {t.name for t in twins if has_code(t, t.targets[-1])}
 
 
 @pytest.mark.parametrize("module", modules_of_twins(), ids=lambda path: path.stem)
 def test_bad_twins_are_fixed(module, tmp_path):
     twins, coded = twins_of(module)
-    here = {twin.name for twin in TWINS if Path(twin.file) == module}
+    here = {twin.name for twin in TWINS if twin.module == module}
     pasted = here.intersection(PASTED.split())
     assert pasted <= coded
     failed = []

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nkisim.diagnostics import Finding, NkiFindingWarning, NkiValidationError, Report
     from nkisim.judging import judge
     from nkisim.options import SimOptions
-    from nkisim.outline import Outline, outline
+    from nkisim.outlining import Outline, outline
     from nkisim.profiling import Profile, ProfileError, profile
     from nkisim.program import Program, record
     from nkisim.shim import install, uninstall
@@ -56,7 +56,7 @@ _HOMES = {
     "Finding": "diagnostics",
     "NkiFindingWarning": "diagnostics",
     "NkiValidationError": "diagnostics",
-    "Outline": "outline",
+    "Outline": "outlining",
     "Profile": "profiling",
     "ProfileError": "profiling",
     "Program": "program",
@@ -69,7 +69,7 @@ _HOMES = {
     "install": "shim",
     "jit": "api",
     "judge": "judging",
-    "outline": "outline",
+    "outline": "outlining",
     "profile": "profiling",
     "record": "program",
     "simulate": "api",

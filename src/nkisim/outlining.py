@@ -9,8 +9,8 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from enum import Enum
-from types import FunctionType
-from typing import Any, NamedTuple
+from types import FunctionType, SimpleNamespace
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,8 +25,8 @@ from nkisim.runs import Run
 from nkisim.runs.host import HostBoundary, argument_names, tensors_of
 
 
-class ArraySpec(NamedTuple):
-    """One array of a call.
+class ArraySpec(SimpleNamespace):
+    """One array of a call; not a tuple, so that it is one leaf of a tree of results.
 
     Attributes:
         shape, dtype: Its shape, and its dtype under the name that NKI has for it.
@@ -36,7 +36,7 @@ class ArraySpec(NamedTuple):
 
     shape: tuple[int, ...]
     dtype: DType
-    argument: str = ""
+    argument: str
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -87,12 +87,14 @@ def outline(kernel: Any, **options: Any) -> Callable[..., Outline]:
         names = argument_names(found.parameters, len(args))
         try:
             known = _KNOWN.setdefault(found.function, {})
-            call = _key(args), _key(kwargs), found.cores, found.schedule, chosen
-            key = (*call, chosen.generation().name, chosen.version(), chosen.level())
-            key += (chosen.logical_cores(), chosen.precise())
+            key: Any = (
+                *(key_of(args), key_of(kwargs), found.cores, found.schedule, chosen),
+                *(chosen.generation().name, chosen.version(), chosen.level()),
+                *(chosen.logical_cores(), chosen.precise()),
+            )
             result = known.get(key)
         except TypeError:  # the function or an argument cannot be a key
-            known, key, result = {}, (), None
+            known, key, result = {}, None, None
         if result is None:
             whole = dataclasses.replace(found, bound=((), {}))
             specs = [rebuilt(v, _spec, name) for name, v in zip(names, args, strict=True)]
@@ -128,7 +130,7 @@ class _OutlineRun(Run):
             if not isinstance(part, NkiTensor):
                 return part
             argument = names.get(part.life, "") if part.whole else ""
-            return ArraySpec(part.shape, part.dtype, argument)
+            return ArraySpec(shape=part.shape, dtype=part.dtype, argument=argument)
 
         return Outline(
             rebuilt(result, described),
@@ -166,7 +168,7 @@ def _spec(name: str, value: Any) -> Any:
     return np.broadcast_to(np.zeros((), np.dtype(str(kind))), shape)
 
 
-def _key(value: Any) -> Any:
+def key_of(value: Any) -> Any:
     """Return a hashable value that is equal for arguments with equal outlines.
 
     Raises:
@@ -177,7 +179,7 @@ def _key(value: Any) -> Any:
         return found
     parts = parts_of(value)
     if parts or isinstance(value, (tuple, list, dict)):
-        return type(value), tuple((way, _key(part)) for way, part in parts)
+        return type(value), tuple((way, key_of(part)) for way, part in parts)
     if not isinstance(value, _CONSTANTS):
         raise TypeError(f"an argument of type {type(value).__name__} is no key")
     return type(value), repr(value) if isinstance(value, float) else value

@@ -121,6 +121,9 @@ def set_up() -> None:
         for op in map(operator_of, structured_operators()):
             if fallback.is_functional(op):
                 aten.impl(op, partial(fallback.computed_on_host, op), "PrivateUse1")
+        for name in ("_copy_from", "_copy_from_and_resize"):
+            for key in ("Conjugate", "Negative"):  # else torch resolves by a copy, without end
+                aten.impl(name, torch.library.fallthrough_kernel, key)
         for name in fallback.VIEWS:
             aten.impl(name, _on_storage(name), "PrivateUse1")
         for name, cast in CASTS.items():

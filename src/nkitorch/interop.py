@@ -33,6 +33,7 @@ NAMES = (
     "_C._len_torch_dispatch_stack",
     "_C._to_dlpack",
     "_C.DispatchKeySet",
+    "_neg_view",
     "autograd._profiler_enabled",
     "utils._pytree.register_constant",
 )
@@ -134,6 +135,11 @@ _CPU_KERNELS = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 def with_cpu_kernel(op: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call the CPU kernel of an operator that reads no memory, such as a view, with any tensors."""
     return op.redispatch(_CPU_KERNELS, *args, **kwargs)
+
+
+def negative_view(tensor: Tensor) -> Tensor:
+    """Return the negative of a tensor as a view."""
+    return torch._neg_view(tensor)  # private: no public name; ``x.conj().imag`` is such a view
 
 
 def schema_of(op: Any) -> Any:

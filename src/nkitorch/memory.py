@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nkitorch.interop import CPU, EXTENSION, relabelled, with_cpu_kernel
+from nkitorch.interop import CPU, EXTENSION, negative_view, relabelled, with_cpu_kernel
 
 _AS_STRIDED = torch.ops.aten.as_strided.default
 
@@ -24,6 +24,10 @@ def to_host(tensor: Tensor) -> Tensor:
     """
     if not tensor.numel():
         return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype)
+    if tensor.is_conj():  # DLPack has no lazy conjugation or negation
+        return to_host(tensor.conj()).conj()
+    if tensor.is_neg():
+        return negative_view(to_host(negative_view(tensor)))
     host = relabelled(tensor, CPU)
     if host.stride() != tensor.stride():  # DLPack gives extents of 1 a stride of its own
         host = host.as_strided(tensor.shape, tensor.stride())
@@ -45,6 +49,8 @@ def to_neuron(tensor: Tensor) -> Tensor:
     plain = tensor.detach() if tensor.requires_grad else tensor
     if plain.is_conj() or plain.is_neg():
         plain = plain.resolve_conj().resolve_neg()
+    if plain.numel() and not plain.data_ptr():  # zeros that torch stores without memory
+        plain = torch.zeros(plain.shape, dtype=plain.dtype)
     found = relabelled(plain, EXTENSION)
     if found.stride() != plain.stride():
         form = plain.shape, plain.stride(), 0

@@ -262,3 +262,18 @@ def test_memory_outlives_a_change_of_form():
     x.t_()
     y = torch.ones(2, 3, device="neuron").t_()
     assert (y.shape, y.sum().item()) == ((3, 2), 6)
+
+
+def test_zeros_without_memory_get_some():
+    x = torch.randn(3, 4, device="neuron", requires_grad=True)
+    (grad,) = torch.autograd.grad(torch.sgn(x).abs().sum(), x)
+    assert grad.tolist() == [[0.0] * 4] * 3
+
+
+def test_lazy_conjugation_and_negation():
+    x = torch.randn(3, 4, dtype=torch.complex64)
+    there = x.to("neuron")
+    assert_close(there.conj().cpu(), x.conj().resolve_conj())
+    assert_close(there.conj().imag.cpu(), x.conj().imag.resolve_neg())
+    assert_close((there.conj() @ there.mT).cpu(), x.conj() @ x.mT)
+    assert_close(torch.fft.hfft(there).cpu(), torch.fft.hfft(x))

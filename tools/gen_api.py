@@ -28,6 +28,7 @@ from nki_names import found_in, in_words, names_and_versions  # noqa: E402
 PACKAGES = {
     "nkisim": "run, check and explain kernels",
     "nkisim.language": "`nki.language`, the names used in kernels",
+    "nkitorch": "torch programs with NKI kernels",
     "trnblas": "BLAS, the role of cuBLAS",
     "trnblas.mp2": "MP2 correlation energies",
     "trnblas.nki": "functions named after its kernels",

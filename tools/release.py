@@ -19,6 +19,7 @@ ROOT = Path(__file__).resolve().parents[1]
 KINDS = ("added", "changed", "fixed", "removed")
 PACKAGES = (
     "nkisim",
+    "nkitorch",
     "trnblas",
     "trnfft",
     "trnrand",

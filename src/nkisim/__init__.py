@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from nkisim.diagnostics import Finding, NkiFindingWarning, NkiValidationError, Report
     from nkisim.judging import judge
     from nkisim.options import SimOptions
+    from nkisim.outlining import Outline, outline
     from nkisim.profiling import Profile, ProfileError, profile
     from nkisim.program import Program, record
     from nkisim.shim import install, uninstall
@@ -26,6 +27,7 @@ __all__ = [
     "Finding",
     "NkiFindingWarning",
     "NkiValidationError",
+    "Outline",
     "Profile",
     "ProfileError",
     "Program",
@@ -41,6 +43,7 @@ __all__ = [
     "jit",
     "judge",
     "language",
+    "outline",
     "profile",
     "record",
     "simulate",
@@ -53,6 +56,7 @@ _HOMES = {
     "Finding": "diagnostics",
     "NkiFindingWarning": "diagnostics",
     "NkiValidationError": "diagnostics",
+    "Outline": "outlining",
     "Profile": "profiling",
     "ProfileError": "profiling",
     "Program": "program",
@@ -65,6 +69,7 @@ _HOMES = {
     "install": "shim",
     "jit": "api",
     "judge": "judging",
+    "outline": "outlining",
     "profile": "profiling",
     "record": "program",
     "simulate": "api",

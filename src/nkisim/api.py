@@ -17,7 +17,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from types import TracebackType
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -94,9 +94,20 @@ class Kernel:
     address_rotation: bool | None = None
     barrier_check: bool | None = None
 
+    front_end: ClassVar[Callable[[Kernel, tuple[Any, ...], dict[str, Any]], Any] | None] = None
+    """Receives the calls of all kernels: that of a framework whose tensors may have no values."""
+
     def __post_init__(self) -> None:
         functools.update_wrapper(self, self.func)
         self.__name__ = kernel_name(self.func)
+        whole = self.lnc is None
+        self._launches = {n: dataclasses.replace(self, lnc=n) for n in (1, 2)} if whole else {}
+
+    # Explicit, because torch.compile takes an object as a constant only if its class compares.
+    def __eq__(self, other: object) -> bool:
+        return self is other
+
+    __hash__ = object.__hash__
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -153,7 +164,8 @@ class Kernel:
                 allowed="1 or 2",
                 fix="launch with kernel[2] for both cores",
             )
-        return dataclasses.replace(self, lnc=int(grid))
+        # Not made here: torch.compile traces these lines, and a new object is no constant for it.
+        return self._launches.get(grid) or dataclasses.replace(self, lnc=int(grid))
 
     def __get__(self, instance: object, owner: type | None = None) -> Kernel:
         """Return the kernel with an instance of its class bound, as functions of a class do."""
@@ -164,6 +176,8 @@ class Kernel:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the kernel: inline inside another kernel, else on a simulated core of its own."""
+        if Kernel.front_end is not None:
+            return Kernel.front_end(self, args, kwargs)
         if CORE.get() is not None:
             args, kwargs = self.arguments(args, kwargs)
             return self.function(*args, **kwargs)

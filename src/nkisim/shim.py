@@ -20,12 +20,17 @@ from importlib.util import spec_from_loader
 from types import ModuleType
 from typing import Any
 
+from nkisim import frameworks
+
 _FIRST_REAL_VERSION = (0, 3)  # the 0.0.1 of the public index is an empty placeholder
 _PACKAGE = "nki"
 
 
 def install(force: bool = False) -> None:
     """Make ``import nki`` resolve to nkisim in this process; a second call changes nothing.
+
+    Where torch is imported, before or afterwards, it also gets the device "neuron", unless AWS's
+    extension of torch is installed.
 
     Args:
         force: Also replace AWS's own ``nki``, which otherwise takes precedence.
@@ -34,6 +39,7 @@ def install(force: bool = False) -> None:
         from nkisim.runs.process_ledger import open_if_asked
 
         open_if_asked()
+    frameworks.install()
     _FINDER.force = _FINDER.force or force
     if _FINDER not in sys.meta_path:
         sys.meta_path.insert(0, _FINDER)
@@ -42,7 +48,8 @@ def install(force: bool = False) -> None:
 
 
 def uninstall() -> None:
-    """Undo ``install``: ``import nki`` resolves as before."""
+    """Undo ``install``: ``import nki`` resolves as before; a device of torch stays."""
+    frameworks.uninstall()
     if _FINDER in sys.meta_path:
         sys.meta_path.remove(_FINDER)
     if _FINDER.serving:

@@ -23,7 +23,9 @@ VARIABLES = ("NKI_SIMULATOR", "NKI_PRECISE_FP", "NEURON_PLATFORM_TARGET_OVERRIDE
 # These, and what begins with an underscore, are imported by scripts, and are none themselves.
 IMPORTED = {"softmax_reference.py"}
 FILES = {path.relative_to(EXAMPLES).as_posix() for path in EXAMPLES.rglob("[!_]*.py")}
-SCRIPTS = sorted(FILES - IMPORTED)
+# Programs for `nkisim run`, which tests/nkitorch runs.
+PROGRAMS = {"torch_transformer.py"}
+SCRIPTS = sorted(FILES - IMPORTED - PROGRAMS)
 
 # Those that take more than a few seconds without arguments.
 LONG = ("distributed_cg.py", "preconditioned_cg.py")

@@ -400,7 +400,8 @@ def test_the_start_file_imports_only_what_it_needs(installed):
     python, _ = installed
     code = "import sys; print(*sorted(m for m in sys.modules if m[:6] in ('nkisim', 'numpy')))"
     assert run(python, "-c", code).stdout == "\n"
-    assert run(python, "-c", code, env={"NKI_SIMULATOR": "1"}).stdout == "nkisim nkisim.shim\n"
+    served = "nkisim nkisim.frameworks nkisim.shim\n"
+    assert run(python, "-c", code, env={"NKI_SIMULATOR": "1"}).stdout == served
 
 
 @pytest.mark.slow

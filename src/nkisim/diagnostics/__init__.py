@@ -12,6 +12,7 @@ from nkisim.diagnostics.frames import (
     REPLAYED,
     Place,
     Position,
+    add_own_paths,
     assigned_name,
     called_by_user,
     decides,

@@ -21,6 +21,14 @@ _Loops = tuple[tuple[int, int, int, str], ...]
 """Header line, first and last body line, and target of loops."""
 
 _PACKAGE = str(Path(__file__).resolve().parent.parent) + os.sep
+_OWN: tuple[str, ...] = (_PACKAGE,)
+"""Paths of code that is not the user's: this package, and what calls kernels for a framework."""
+
+
+def add_own_paths(*paths: str) -> None:
+    """Count files whose paths begin with one of these as code of this package."""
+    global _OWN
+    _OWN = (*_OWN, *paths)
 
 
 class Place(NamedTuple):
@@ -104,7 +112,7 @@ def user_line() -> tuple[str, int]:
     if (replayed := REPLAYED.get()) is not None:
         return replayed.place[:2]
     frame = inspect.currentframe()  # inlined _user_frame: called for every allocation
-    while frame is not None and (file := frame.f_code.co_filename).startswith(_PACKAGE):
+    while frame is not None and (file := frame.f_code.co_filename).startswith(_OWN):
         frame = frame.f_back
     return ("", 0) if frame is None else (file, frame.f_lineno)
 
@@ -297,7 +305,7 @@ def is_own_file(file: str) -> bool:
 
 
 def _is_own(frame: FrameType) -> bool:
-    return frame.f_code.co_filename.startswith(_PACKAGE)
+    return frame.f_code.co_filename.startswith(_OWN)
 
 
 def loops_around() -> tuple[tuple[str, int, str, int], ...]:

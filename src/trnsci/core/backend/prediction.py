@@ -44,18 +44,20 @@ class _Predictor(Launcher):
 
     def __call__(self, kernel: Any, *args: Any) -> Any:
         """Profile a kernel; return fake tensors of the shapes and dtypes of its results."""
-        from nkisim import profile  # imported here because libraries start without it
+        from nkisim import outline, profile  # imported here because libraries start without it
 
         with without_modes(), without_function_modes():
             given = [_uninitialised(arg) if isinstance(arg, Tensor) else arg for arg in args]
             predict = profile(
                 kernel, self._generation, advice=False, max_instructions=MOST_INSTRUCTIONS
             )
-            found = predict(*given)
+            found, results = (
+                predict(*given),
+                outline(kernel, target=self._generation)(*given).results,
+            )
         self.profiles.append(found)
         self.launches += 1
-        results = [_like(text) for text in found.results]
-        return results[0] if len(results) == 1 else tuple(results)
+        return tuple(map(_like, results)) if type(results) is tuple else _like(results)
 
 
 def _uninitialised(tensor: Tensor) -> Any:
@@ -63,10 +65,9 @@ def _uninitialised(tensor: Tensor) -> Any:
     return read_only_array_of(torch.empty(tensor.shape, dtype=tensor.dtype))
 
 
-def _like(text: str) -> Tensor:
-    """Return a tensor of the dtype and shape in a text such as ``float32[128,512]``."""
-    name, _, sizes = text.rstrip("]").partition("[")
-    return torch.empty([int(size) for size in sizes.split(",")], dtype=getattr(torch, name))
+def _like(result: Any) -> Tensor:
+    """Return a tensor of the shape and dtype of a result."""
+    return torch.empty(result.shape, dtype=getattr(torch, result.dtype))
 
 
 def predictor(run: Callable[..., Any], args: tuple[Any, ...]) -> Callable[[str | None], Prediction]:

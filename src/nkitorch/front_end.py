@@ -21,8 +21,13 @@ def disable() -> None:
     Kernel.front_end = None
 
 
+def is_enabled() -> bool:
+    """Return whether calls of kernels go through torch's operators."""
+    return Kernel.front_end is not None
+
+
 def replace(function: Callable[..., Any]) -> None:
     """Use another form of ``launch``, that of the compiler."""
     _FUNCTION[0] = function
-    if Kernel.front_end is not None:
+    if is_enabled():
         enable()

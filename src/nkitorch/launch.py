@@ -161,17 +161,23 @@ _COUNTER = itertools.count()
 def launch(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Call a kernel: the front end of all kernels while torch is loaded.
 
+    A call without tensors, such as one on NumPy arrays alone, is a simulation as without torch.
+
     Raises:
         RuntimeError: The tensors are on different devices.
     """
     whole = kernel.arguments(args, kwargs)
     if CORE.get() is not None:  # inside another kernel
         return kernel.function(*whole[0], **whole[1])
+    arrays: list[np.ndarray] = []
     tensors: list[Tensor] = []
-    collected = rebuilt(whole, lambda _, part: _collect(part, tensors))
+    collected = rebuilt(whole, lambda _, part: _collect(part, tensors, arrays))
     devices = {tensor.device.type for tensor in tensors}
     if not devices or not devices <= {"cpu", "neuron", "meta"}:
         return nkisim.simulate(kernel)(*args, **kwargs)
+    if arrays:
+        tensors = []
+        collected = rebuilt(collected, lambda _, part: _as_tensor(part, tensors))
     if len(devices) > 1:
         raise RuntimeError(
             f"kernel {kernel.__name__}: expected all tensors on one device, got tensors on "
@@ -195,9 +201,18 @@ def launch(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
     return call.assembled(tensors, found[:new])
 
 
-def _collect(part: Any, tensors: list[Tensor]) -> Any:
-    """Append a tensor or an array to ``tensors``, and return it as a tensor."""
+def _collect(part: Any, tensors: list[Tensor], arrays: list[np.ndarray]) -> Any:
+    """Append a tensor or an array to its list; return the part, a symbolic number as its value."""
     part = _SYMBOLIC.get(type(part), _same)(part)
+    if isinstance(part, Tensor):
+        tensors.append(part)
+    elif isinstance(part, np.ndarray):
+        arrays.append(part)
+    return part
+
+
+def _as_tensor(part: Any, tensors: list[Tensor]) -> Any:
+    """Append a tensor, or an array as one, to ``tensors``, and return it."""
     if isinstance(part, np.ndarray):
         part = torch.from_numpy(part)
     if isinstance(part, Tensor):

@@ -5,6 +5,7 @@ import sys
 import warnings
 from functools import partial
 
+import ml_dtypes
 import numpy as np
 import pytest
 import torch
@@ -214,6 +215,15 @@ def test_a_write_into_a_part_of_a_tensor():
     array = np.ones((4, 8), np.float32)
     bump(x.cpu(), array)
     assert_close(torch.from_numpy(array), x.cpu() + 1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", ml_dtypes.bfloat16])
+def test_a_call_on_arrays_alone_returns_arrays(dtype):
+    array = np.ones((4, 8), dtype)
+    found = twice(array)
+    assert type(found) is np.ndarray
+    assert found.dtype == array.dtype
+    assert (found == 2 * array).all()
 
 
 def test_a_write_after_use_in_a_graph_is_an_error():

@@ -30,6 +30,7 @@ _OPTIONAL = {
 }
 _PACKAGES = {
     "nkisim",
+    "nkitorch",
     "trnblas",
     "trnfft",
     "trnrand",

@@ -8,6 +8,8 @@ from trnsci.core.backend.environment import Level
 
 Path = Literal["pytorch", "nki", "simulator"]
 
+NO_DEVICE = "backend 'auto' finds no NeuronCore with AWS's NKI"
+
 
 class Choice(NamedTuple):
     """The settings that decide the path of a call, from one reading.
@@ -18,6 +20,8 @@ class Choice(NamedTuple):
         path: The path of a call that its kernel accepts.
         reason: Why it is this path; empty in a setting if the device decides, or if a variable has
             a wrong value.
+        by_operands: Whether ``path`` is that of operands on the simulated device "neuron" alone;
+            others take the torch path.
         widening: Whether operations compute their reference in float64.
         recorded: Whether ``explain`` records the call.
     """
@@ -26,6 +30,7 @@ class Choice(NamedTuple):
     required: Level
     path: Path
     reason: str
+    by_operands: bool = False
     widening: bool = False
     recorded: bool = False
 

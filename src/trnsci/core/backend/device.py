@@ -8,6 +8,7 @@ back. Without a NeuronCore it is the given tensor.
 from __future__ import annotations
 
 import glob
+import sys
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     import torch
 
 _NODES = "/dev/neuron[0-9]*"
+_SIMULATOR = "nkitorch"
+"""The package that registers a simulated device "neuron" with torch. It is never imported here."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +74,26 @@ def _probe() -> NeuronDevice | None:
 
 def _native() -> NeuronDevice | None:
     torch: Any = import_module("torch")
-    return NeuronDevice("native", torch.device("neuron")) if torch.neuron.is_available() else None
+    if _SIMULATOR in sys.modules or not torch.neuron.is_available():
+        return None
+    return NeuronDevice("native", torch.device("neuron"))
 
 
 def _xla() -> NeuronDevice | None:
     xla_model: Any = import_module("torch_xla.core.xla_model")
     device = xla_model.xla_device()
+    if _SIMULATOR in sys.modules and device.type == "neuron":
+        return None
     return NeuronDevice("xla", device) if xla_model.xla_device_hw(device) == "NEURON" else None
+
+
+def device_is_simulated() -> bool:
+    """Return whether the device "neuron" is the one of nkisim, and kernels run on its tensors.
+
+    They do until ``nkisim.uninstall``; the device itself stays.
+    """
+    nkitorch = sys.modules.get(_SIMULATOR)
+    return nkitorch is not None and nkitorch.front_end.is_enabled()
 
 
 def to_device(tensor: torch.Tensor) -> torch.Tensor:

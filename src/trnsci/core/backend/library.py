@@ -3,7 +3,8 @@
 There are four backends. ``"pytorch"`` is torch on the device of the operands. ``"nki"`` launches
 NKI kernels on a NeuronCore, or on the simulator if the environment variable for it is on.
 ``"simulator"`` launches them on the simulator. ``"auto"`` is ``"nki"`` where AWS's toolchain and a
-NeuronCore are present or kernels are required, else ``"pytorch"``.
+NeuronCore are present or kernels are required, ``"simulator"`` for tensors on nkisim's simulated
+device, else ``"pytorch"``.
 
 ``set_backend`` applies to the process; ``with library.backend(...)`` applies to the current
 context, so that threads and tasks do not affect each other.
@@ -27,8 +28,8 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
-from trnsci.core.backend.decision import Choice, Path
-from trnsci.core.backend.device import probe, probed
+from trnsci.core.backend.decision import NO_DEVICE, Choice, Path
+from trnsci.core.backend.device import device_is_simulated, probe, probed
 from trnsci.core.backend.environment import Level, library_requirement, library_switch
 from trnsci.core.backend.explanation import RUNNING, Step, note, recording
 from trnsci.core.backend.precision import (
@@ -57,9 +58,18 @@ def device_ready() -> bool:
     return (probed or probe())[0] is not None and has_aws_nki()
 
 
-_BY_DEVICE = {
-    True: Choice("auto", "", "nki", "backend 'auto' finds a NeuronCore with AWS's NKI"),
-    False: Choice("auto", "", "pytorch", "backend 'auto' finds no NeuronCore with AWS's NKI"),
+@constant_to_compile
+def _path_by_device() -> Path:
+    """Return the path of backend "auto"; that of a simulated device is for its tensors alone."""
+    if device_ready():
+        return "nki"
+    return "simulator" if device_is_simulated() else "pytorch"
+
+
+_BY_DEVICE: Mapping[str, Choice] = {
+    "nki": Choice("auto", "", "nki", "backend 'auto' finds a NeuronCore with AWS's NKI"),
+    "simulator": Choice("auto", "", "simulator", "an operand is on the simulated device", True),
+    "pytorch": Choice("auto", "", "pytorch", NO_DEVICE),
 }
 
 
@@ -146,8 +156,9 @@ class Library:
         return self._choice.scope(self._choice_of(self.get_backend(), level))
 
     def path(self) -> Path:
-        """Return the path of a call with operands that its kernel accepts."""
-        return self.choice().path
+        """Return the path of a call that its kernel accepts, on no simulated device."""
+        choice = self.choice()
+        return "pytorch" if choice.by_operands else choice.path
 
     def choice(self) -> Choice:
         """Return the settings that decide the path.
@@ -171,14 +182,14 @@ class Library:
         widening = CHOSEN.used and self.widening()
         recorded = RUNNING.number > 0 and recording()
         if widening or recorded:
-            return Choice(*choice[:4], widening, recorded)
+            return Choice(*choice[:5], widening, recorded)
         return None if choice.path == "pytorch" else choice
 
     def _by_device(self) -> Choice:
         error = self.require_nki.error or self.use_simulator.error
         if error is not None:
             raise error
-        return _BY_DEVICE[device_ready()]
+        return _BY_DEVICE[_path_by_device()]
 
     def _choice_of(self, backend: str, required: Level) -> Choice:
         path: Path = "pytorch"
@@ -258,7 +269,7 @@ class Library:
             BackendError: ``REQUIRE_NKI`` is ``all``, on a kernel path.
         """
         choice = self.kernels_wanted()
-        if choice is None:
+        if choice is None or (choice.by_operands and not choice.recorded):
             return
         name = f"{self.name}.{function}"
         refused = choice.path != "pytorch" and choice.required == "all"

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnsci.core.backend.autocast import Autocast, autocast_device, cast_arguments
-from trnsci.core.backend.decision import Choice, Decision, Path
+from trnsci.core.backend.decision import NO_DEVICE, Choice, Decision, Path
 from trnsci.core.backend.derivatives import each_entry, make_node, multilinear_jvp
 from trnsci.core.backend.explanation import Step, note
 from trnsci.core.backend.fallback import report_fallback, report_refusal
@@ -165,6 +165,8 @@ class Operation:
         path, reason = choice.path, choice.reason
         if path == "pytorch":
             return Decision(path, reason)
+        if choice.by_operands and not any(map(_on_neuron, args)):
+            return Decision("pytorch", NO_DEVICE)
         if _any_empty(args):
             return Decision("pytorch", "an operand is empty")
         end = "; the call raises" if choice.required else ""
@@ -296,7 +298,7 @@ class Operation:
         """Compute the result with the kernel; if that fails, with torch."""
         conjugate, negative = with_conjugate_views()
         with conjugate, negative:
-            path = _PATH.get() or self.library.path()
+            path = _PATH.get() or self._path(args)
             if path != "pytorch":  # else the backend was changed after the call was compiled
                 try:
                     return _each_of(self._run_kernel(Launcher(path), *args), _dense)
@@ -305,6 +307,11 @@ class Operation:
                         raise
                     report_fallback(self.qualified_name, error, self.library.require_nki.name)
             return _each_of(self.reference(*args), lambda result: _own(result, args))
+
+    def _path(self, args: tuple[Any, ...]) -> Path:
+        """Return the path that the current settings give a compiled call."""
+        choice = self.library.choice()
+        return choice.path if any(map(_on_neuron, args)) else self.library.path()
 
     def _run_kernel(self, launcher: Launcher, *args: Any) -> Any:
         if launcher.path == "nki" and not self.library.has_nki:
@@ -376,6 +383,10 @@ def _conj(grad: Any) -> Any:
     if isinstance(grad, tuple):
         return tuple(map(_conj, grad))
     return None if grad is None else grad.conj()
+
+
+def _on_neuron(arg: Any) -> bool:
+    return isinstance(arg, Tensor) and arg.device.type == "neuron"
 
 
 def _any_empty(args: tuple[Any, ...]) -> bool:

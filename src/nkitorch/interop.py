@@ -243,9 +243,16 @@ def profiler_is_on() -> bool:
     return bool(module._profiler_enabled())  # private: no public predicate
 
 
-def structured_operators() -> list[str]:
-    """Return the operators of which torch makes several calls on a device in Python."""
+def composed_operators() -> list[str]:
+    """Return the operators that torch composes of others where a device has no kernel of them.
+
+    Some take several calls in Python then, and layer and group norms a formula that rounds
+    otherwise than the CPU's.
+    """
     # private: no public list of kernels. Without it: an operator takes three times as long.
     names = torch._C._dispatch_get_registrations_for_dispatch_key
-    found = names("CompositeExplicitAutogradNonFunctional")
+    found = {
+        *names("CompositeExplicitAutogradNonFunctional"),
+        *set(names("CompositeExplicitAutograd")).intersection(names("CPU")),
+    }
     return [name.removeprefix("aten::") for name in found if name.startswith("aten::")]

@@ -277,3 +277,13 @@ def test_lazy_conjugation_and_negation():
     assert_close(there.conj().imag.cpu(), x.conj().imag.resolve_neg())
     assert_close((there.conj() @ there.mT).cpu(), x.conj() @ x.mT)
     assert_close(torch.fft.hfft(there).cpu(), torch.fft.hfft(x))
+
+
+@pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
+def test_norms_are_the_arithmetic_of_the_cpu(norm):
+    x = torch.tensor([[8.4784], [0.3]]).requires_grad_()  # x - mean(x) is 0, or a rounding error
+    function, shape = getattr(torch.nn.functional, norm), (1,) if norm == "layer_norm" else 1
+    w, b = torch.tensor([-8.4784]), torch.tensor([-1.7658])
+    expected = function(x, shape, w, b)
+    found = function(x.to("neuron"), shape, w.to("neuron"), b.to("neuron"))
+    assert torch.equal(found.cpu(), expected)

@@ -159,7 +159,7 @@ def _installed(name: str) -> Path | None:
 
 
 def _run_tests(name: str, interpreter: Path, result: Path) -> None:
-    patterns = ["nkisim"] if name in PYTHONS else ["trn*"]
+    patterns = ["nkisim"] if name in PYTHONS else ["nkitorch", "trn*"]
     if name == "oldest":
         patterns.append("nkisim")
     folders = [each for glob in patterns for each in sorted((ROOT / "tests").glob(glob))]

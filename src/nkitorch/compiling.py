@@ -5,9 +5,10 @@ from __future__ import annotations
 from nkisim.api import Kernel
 from nkitorch import front_end, interop
 from nkitorch.launch import launch
-from nkitorch.operators import OPERATORS, WHEN_MADE
+from nkitorch.operators import OPERATORS, WHEN_MADE, WrappedKernel
 
-interop.register_constant(Kernel)
+for _kind in (Kernel, WrappedKernel):
+    interop.register_constant(_kind)
 front_end.replace(interop.traced_through(launch))
 interop.register_backend("neuron", interop.boxed)
 WHEN_MADE.append(interop.register_decomposition)

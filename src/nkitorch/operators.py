@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import fields
 from typing import Any
 
 import torch
@@ -53,25 +54,16 @@ def nki_op(
     return made if fn is None else made(fn)
 
 
-class WrappedKernel:
-    """A kernel that is called with a grid: ``wrapped[(2,)](x, y)``.
+class WrappedKernel(Kernel):
+    """A kernel that also takes the forms of a grid that AWS's wrapper takes: ``wrapped[(2,)](x)``.
 
-    Attributes:
-        kernel: The kernel.
-        cores: The number of physical cores; 0 for a launch without a grid.
+    It is a kernel, not an object that has one, because torch.compile of 2.11 reads no attribute of
+    an object that is called.
     """
 
-    def __init__(self, kernel: Kernel, cores: int = 0) -> None:
-        self.kernel = kernel
-        self.cores = cores
-
-    def __getitem__(self, grid: Any) -> WrappedKernel:
-        return WrappedKernel(self.kernel, _cores(grid))
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the kernel; arguments and defaults are those of its signature."""
-        kernel = self.kernel[self.cores] if self.cores else self.kernel
-        return kernel(*args, **kwargs)
+    def __getitem__(self, grid: Any) -> Kernel:
+        cores = _cores(grid)
+        return super().__getitem__(cores) if cores else self
 
 
 def wrap_nki(kernel: Any) -> WrappedKernel:
@@ -80,7 +72,8 @@ def wrap_nki(kernel: Any) -> WrappedKernel:
     Args:
         kernel: A kernel of ``nki.jit`` or a plain function.
     """
-    return WrappedKernel(as_kernel(kernel))
+    made = as_kernel(kernel)
+    return WrappedKernel(**{field.name: getattr(made, field.name) for field in fields(made)})
 
 
 def _cores(grid: Any) -> int:

@@ -341,6 +341,7 @@ def test_the_compiler_is_loaded_by_programs_that_compile_alone():
     assert done.stdout == "False\n"
 
 
+@pytest.mark.filterwarnings("ignore:.*Profiler clears events")  # of torch 2.11
 def test_rows_of_the_profiler_have_the_predicted_time():
     x = x_on("neuron")
     kernel = wrap_nki(bump)

@@ -12,10 +12,10 @@ import torch
 from nkitorch import fallback
 from nkitorch.autocast import CASTS, operator_of
 from nkitorch.interop import (
+    composite_operators,
     device_name,
     library,
     register_device,
-    structured_operators,
     with_cpu_kernel,
 )
 from nkitorch.memory import to_neuron
@@ -118,7 +118,7 @@ def set_up() -> None:
         warnings.simplefilter("ignore")
         for name, kernel in fallback.OWN_KERNELS.items():
             aten.impl(name, kernel, "PrivateUse1")
-        for op in map(operator_of, structured_operators()):
+        for op in map(operator_of, composite_operators()):
             if fallback.is_functional(op):
                 aten.impl(op, partial(fallback.computed_on_host, op), "PrivateUse1")
         for name in ("_copy_from", "_copy_from_and_resize"):

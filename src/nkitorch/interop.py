@@ -243,9 +243,13 @@ def profiler_is_on() -> bool:
     return bool(module._profiler_enabled())  # private: no public predicate
 
 
-def structured_operators() -> list[str]:
-    """Return the operators of which torch makes several calls on a device in Python."""
+def composite_operators() -> list[str]:
+    """Return the operators that torch makes of several on a device in Python, and not on the CPU.
+
+    Several calls take longer, and round otherwise than the CPU's kernel.
+    """
     # private: no public list of kernels. Without it: an operator takes three times as long.
     names = torch._C._dispatch_get_registrations_for_dispatch_key
-    found = names("CompositeExplicitAutogradNonFunctional")
-    return [name.removeprefix("aten::") for name in found if name.startswith("aten::")]
+    found = {*names("CompositeExplicitAutogradNonFunctional")}
+    found |= {*names("CompositeExplicitAutograd")} & {*names("CPU")}
+    return sorted(name.removeprefix("aten::") for name in found if name.startswith("aten::"))

@@ -184,6 +184,19 @@ def test_autocast():
     assert (a @ a).dtype == torch.float32
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (1, 2), (3, 4)])
+def test_norms_have_the_bits_of_the_cpu(shape):
+    """In a row of one element what is left is the rounding of the mean, times 300."""
+    torch.manual_seed(2)
+    x = 9 * torch.randn(shape)
+    for norm in (
+        lambda x: torch.nn.functional.layer_norm(x, x.shape[1:]),
+        lambda x: torch.nn.functional.layer_norm(x, x.shape[1:], weight=x[0], bias=x[0]),
+        lambda x: torch.nn.functional.group_norm(x, 1),
+    ):
+        assert torch.equal(norm(x.to("neuron")).cpu(), norm(x))
+
+
 def test_results_written_to_out_and_resized():
     x = torch.arange(4.0, device="neuron")
     out = torch.empty(0, device="neuron")

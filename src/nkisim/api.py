@@ -38,6 +38,7 @@ from nkisim.machine import CORE, NamedOrder, checked_schedule
 from nkisim.options import SimOptions
 from nkisim.runs import LAUNCH_GRID, Run, add_source_findings
 from nkisim.runs.host import kernel_name, kernel_parameters
+from nkisim.runs.process_calls import note_call
 from nkisim.suggestions import suggestion
 from nkisim.versions import (
     JIT_CONFIGS,
@@ -296,6 +297,7 @@ class Simulation:
                 run.execute()
             finally:
                 run.enter()
+            note_call(self.kernel, self.options, args, kwargs)
             if not report.ok and self.options.level() == "simulate":
                 warnings.warn(
                     f"{self.kernel.__name__}: {report.summary()}; the device would refuse or "

@@ -8,21 +8,19 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable
-from enum import Enum
-from types import FunctionType, SimpleNamespace
+from types import SimpleNamespace
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import numpy as np
-
 from nkisim.api import as_kernel
-from nkisim.dtypes import DType, as_dtype
+from nkisim.dtypes import DType
 from nkisim.machine import Core
-from nkisim.memory import NkiTensor, require_dtype
-from nkisim.objects import parts_of, rebuilt
+from nkisim.memory import NkiTensor
+from nkisim.objects import rebuilt
 from nkisim.options import SimOptions
 from nkisim.runs import Run
 from nkisim.runs.host import HostBoundary, argument_names, tensors_of
+from nkisim.runs.signatures import key_of, without_values
 
 
 class ArraySpec(SimpleNamespace):
@@ -97,8 +95,8 @@ def outline(kernel: Any, **options: Any) -> Callable[..., Outline]:
             known, key, result = {}, None, None
         if result is None:
             whole = dataclasses.replace(found, bound=((), {}))
-            specs = [rebuilt(v, _spec, name) for name, v in zip(names, args, strict=True)]
-            named = {name: rebuilt(value, _spec, name) for name, value in kwargs.items()}
+            specs = [rebuilt(v, without_values, name) for name, v in zip(names, args, strict=True)]
+            named = {name: rebuilt(value, without_values, name) for name, value in kwargs.items()}
             run = _OutlineRun(whole, chosen, tuple(specs), named)
             run.execute()
             if len(known) >= _MOST_OUTLINES:
@@ -143,43 +141,3 @@ _KNOWN: WeakKeyDictionary[Callable[..., Any], dict[Any, Outline]] = WeakKeyDicti
 """Outlines by function and call; they live as long as the function."""
 
 _MOST_OUTLINES = 1024  # of a function, against growth without bound under ever new shapes
-
-_CONSTANTS = (int, float, str, type(None), type, Enum, np.generic, np.dtype, FunctionType)
-"""Types of arguments that are part of a call's key by type and value."""
-
-
-def _array(value: Any) -> tuple[tuple[int, ...], str] | None:
-    """Return shape and name of the dtype of an array or a spec; None for anything else."""
-    if isinstance(value, _CONSTANTS):
-        return None
-    shape, dtype = getattr(value, "shape", None), getattr(value, "dtype", None)
-    if not isinstance(shape, tuple) or dtype is None:
-        return None
-    return tuple(map(int, shape)), str(as_dtype(dtype) or dtype).removeprefix("torch.")
-
-
-def _spec(name: str, value: Any) -> Any:
-    """Return an array without memory of its own in place of an array, and any other value as is."""
-    found = _array(value)
-    if found is None:
-        return value
-    shape, dtype = found
-    kind = require_dtype(dtype, f"argument {name}")
-    return np.broadcast_to(np.zeros((), np.dtype(str(kind))), shape)
-
-
-def key_of(value: Any) -> Any:
-    """Return a hashable value that is equal for arguments with equal outlines.
-
-    Raises:
-        TypeError: The value is neither an array nor a constant.
-    """
-    found = _array(value)
-    if found is not None:
-        return found
-    parts = parts_of(value)
-    if parts or isinstance(value, (tuple, list, dict)):
-        return type(value), tuple((way, key_of(part)) for way, part in parts)
-    if not isinstance(value, _CONSTANTS):
-        raise TypeError(f"an argument of type {type(value).__name__} is no key")
-    return type(value), repr(value) if isinstance(value, float) else value

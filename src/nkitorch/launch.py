@@ -26,8 +26,9 @@ from nkisim.diagnostics import user_stacklevel
 from nkisim.dtypes import DType
 from nkisim.machine import CORE
 from nkisim.objects import rebuilt
-from nkisim.outlining import ArraySpec, key_of
+from nkisim.outlining import ArraySpec
 from nkisim.runs.host import argument_names
+from nkisim.runs.signatures import key_of
 from nkitorch.bodies import note_write
 from nkitorch.interop import is_traced, library, profiler_is_on
 from nkitorch.memory import is_neuron, to_host, to_neuron

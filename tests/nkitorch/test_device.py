@@ -184,6 +184,19 @@ def test_autocast():
     assert (a @ a).dtype == torch.float32
 
 
+@pytest.mark.parametrize("shape", [(2, 1), (1, 2), (3, 4)])
+def test_norms_have_the_bits_of_the_cpu(shape):
+    """In a row of one element what is left is the rounding of the mean, times 300."""
+    torch.manual_seed(2)
+    x = 9 * torch.randn(shape)
+    for norm in (
+        lambda x: torch.nn.functional.layer_norm(x, x.shape[1:]),
+        lambda x: torch.nn.functional.layer_norm(x, x.shape[1:], weight=x[0], bias=x[0]),
+        lambda x: torch.nn.functional.group_norm(x, 1),
+    ):
+        assert torch.equal(norm(x.to("neuron")).cpu(), norm(x))
+
+
 def test_results_written_to_out_and_resized():
     x = torch.arange(4.0, device="neuron")
     out = torch.empty(0, device="neuron")
@@ -277,13 +290,3 @@ def test_lazy_conjugation_and_negation():
     assert_close(there.conj().imag.cpu(), x.conj().imag.resolve_neg())
     assert_close((there.conj() @ there.mT).cpu(), x.conj() @ x.mT)
     assert_close(torch.fft.hfft(there).cpu(), torch.fft.hfft(x))
-
-
-@pytest.mark.parametrize("norm", ["layer_norm", "group_norm"])
-def test_norms_are_the_arithmetic_of_the_cpu(norm):
-    x = torch.tensor([[8.4784], [0.3]]).requires_grad_()  # x - mean(x) is 0, or a rounding error
-    function, shape = getattr(torch.nn.functional, norm), (1,) if norm == "layer_norm" else 1
-    w, b = torch.tensor([-8.4784]), torch.tensor([-1.7658])
-    expected = function(x, shape, w, b)
-    found = function(x.to("neuron"), shape, w.to("neuron"), b.to("neuron"))
-    assert torch.equal(found.cpu(), expected)

@@ -35,6 +35,7 @@ class ScriptCall:
         variables: Environment variables to set, for this process and its child processes.
         report: File for the findings of all kernels; empty for none.
         fail_on: Severity of findings that make the exit status 1; None leaves the status unchanged.
+        profile: Whether the predicted times of its kernels are printed at the end.
     """
 
     path: str
@@ -43,6 +44,7 @@ class ScriptCall:
     variables: tuple[tuple[str, str], ...] = ()
     report: str = ""
     fail_on: FailOn | None = None
+    profile: bool = False
 
     def run(self) -> None:
         """Run the script as ``python script.py`` would, with ``import nki`` resolving to nkisim."""
@@ -61,12 +63,21 @@ class ScriptCall:
             from nkisim.runs.process_ledger import open_ledger
 
             open_ledger(self.report)
+        if self.profile:
+            from nkisim.runs.process_calls import count_calls
+
+            count_calls()
         _hide_frames_before(path)
         try:
             runpy.run_path(path, run_name="__main__")
         except SystemExit as ended:
             if ended.code:  # the script's own failure takes precedence
                 raise
+        if self.profile:
+            from nkisim.cli.call_times import times_text
+
+            sys.stdout.flush()
+            click.echo(times_text(), err=True)
         if self.report or self.fail_on:
             _end(self.fail_on)
 
@@ -100,6 +111,9 @@ def _end(fail_on: FailOn | None) -> None:
     type=click.Choice(["error", "warning"]),
     help="Exit with status 1 when a kernel has findings of this severity.",
 )
+@click.option(
+    "--profile", is_flag=True, help="Print the predicted times of the script's kernels at its end."
+)
 @click.argument("script", type=click.Path(exists=True, dir_okay=False, readable=True))
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def run(
@@ -110,6 +124,7 @@ def run(
     target: str | None,
     report: str,
     fail_on: FailOn | None,
+    profile: bool,
 ) -> ScriptCall:
     """Run SCRIPT with ARGUMENTS; `import nki` in it resolves to nkisim.
 
@@ -135,7 +150,7 @@ def run(
         IGNORE_VARIABLE: ",".join(project.ignore),
     }
     chosen = tuple((name, value) for name, value in variables.items() if value)
-    return ScriptCall(script, arguments, force, chosen, report, fail_on)
+    return ScriptCall(script, arguments, force, chosen, report, fail_on, profile)
 
 
 run.allow_interspersed_args = False  # options after the script are the script's

@@ -56,10 +56,10 @@ _SINGLE = (
 )
 
 
-def operator_of(name: str) -> Any:
+def operator_of(name: str, space: str = "aten") -> Any:
     """Return the operator of torch with a name such as ``"softmax.int"``."""
     packet, _, overload = name.partition(".")
-    return getattr(getattr(torch.ops.aten, packet), overload or "default")
+    return getattr(getattr(getattr(torch.ops, space), packet), overload or "default")
 
 
 def _casting(name: str, dtype: torch.dtype | None) -> Callable[..., Any]:

@@ -12,6 +12,7 @@ import torch
 from nkitorch import fallback
 from nkitorch.autocast import CASTS, operator_of
 from nkitorch.interop import (
+    collectives,
     composed_operators,
     device_name,
     library,
@@ -28,6 +29,14 @@ class NeuronModule:
     """``torch.neuron``: one simulated core. Random numbers are those of torch's CPU generator."""
 
     simulated = True
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(
+            f"torch.neuron has no {name}: the simulated device has neither streams nor a pool of "
+            "memory, which FSDP for example needs",
+            name=name,
+            obj=self,
+        )
 
     def is_available(self) -> bool:
         """Return True: the simulated device is always there."""
@@ -128,7 +137,12 @@ def set_up() -> None:
             aten.impl(name, _on_storage(name), "PrivateUse1")
         for name, cast in CASTS.items():
             aten.impl(name, cast, "AutocastPrivateUse1")
-    _LIBRARIES.extend((everything, aten))
+        c10d = library("c10d", "IMPL")  # so that gloo reads and writes the memory that is shared
+        for name in collectives():
+            name = name.removeprefix("c10d::")
+            op = operator_of(name, "c10d")
+            c10d.impl(name, partial(fallback.computed_on_host, op), "PrivateUse1")
+    _LIBRARIES.extend((everything, aten, c10d))
     _allocate_storages()
 
 

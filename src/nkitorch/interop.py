@@ -256,3 +256,10 @@ def composed_operators() -> list[str]:
         *set(names("CompositeExplicitAutograd")).intersection(names("CPU")),
     }
     return [name.removeprefix("aten::") for name in found if name.startswith("aten::")]
+
+
+def collectives() -> list[str]:
+    """Return the operators of ``torch.distributed`` that a device in C++ has kernels for."""
+    # private: no public list of kernels. Without it: collectives have no backend for the device.
+    names = torch._C._dispatch_get_registrations_for_dispatch_key("PrivateUse1")
+    return sorted(name for name in names if name.startswith("c10d::"))

@@ -61,7 +61,9 @@ def check_op(op: Any, reference: Callable[..., Any], *cases: Sequence[Any]) -> N
                 assert_close(found, expected, rtol=0, atol=0, equal_nan=True)
         with _failing(f"{start}, opcheck"):
             if isinstance(op, torch.library.CustomOpDef):
-                torch.library.opcheck(op, tuple(given))
+                with warnings.catch_warnings():  # torch 2.15 reads .grad of what is no leaf there
+                    warnings.filterwarnings("ignore", "The .grad attribute of a Tensor")
+                    torch.library.opcheck(op, tuple(given))
 
 
 class _Outcome:

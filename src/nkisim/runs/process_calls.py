@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from nkisim.objects import rebuilt
 from nkisim.options import SimOptions
@@ -34,30 +34,32 @@ class CountedCall:
 
 
 class _State:
-    """The counted calls of the process by key; None while calls are not counted."""
+    """Whether calls are counted, and the calls of the process by key."""
 
     lock = threading.Lock()
-    calls: dict[Any, CountedCall] | None = None
+    counting = False
+    calls: ClassVar[dict[Any, CountedCall]] = {}
 
 
 def count_calls() -> None:
     """Count the calls of this process from now on; a second call changes nothing."""
-    if _State.calls is None:
-        _State.calls = {}
+    _State.counting = True
 
 
 def counted_calls() -> list[CountedCall]:
     """Return the counted calls, and count no more."""
     with _State.lock:
-        calls, _State.calls = _State.calls, None
-    return list((calls or {}).values())
+        found = list(_State.calls.values())
+        _State.counting = False
+        _State.calls.clear()
+    return found
 
 
 def note_call(
     kernel: Any, options: SimOptions, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     """Count a call, if calls are counted."""
-    if _State.calls is None:
+    if not _State.counting:
         return
     try:
         key: Any = kernel, options, key_of(args), key_of(kwargs)
@@ -65,8 +67,6 @@ def note_call(
     except TypeError:  # an argument or an option is no key: calls with equal arrays count as equal
         key = kernel, tuple(_forms([*args, *kwargs.values()]))
     with _State.lock:
-        if _State.calls is None:
-            return
         call = _State.calls.get(key)
         if call is None:
             given = [rebuilt(arg, without_values) for arg in args]
@@ -77,5 +77,10 @@ def note_call(
 
 def _forms(arguments: list[Any]) -> list[Any]:
     found: list[Any] = []
-    rebuilt(arguments, lambda _, part: found.append(array_form(part)) or part)
+
+    def note(_: str, part: Any) -> Any:
+        found.append(array_form(part))
+        return part
+
+    rebuilt(arguments, note)
     return found

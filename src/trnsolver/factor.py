@@ -25,7 +25,7 @@ from trnsci.core.numbers.planes import embedded, parts
 from trnsci.core.numbers.values import concrete, finite, inert, only_finite, untraced
 from trnsci.core.testing import random_tensor
 from trnsci.core.tiles.hardware import TILE
-from trnsolver._factors.forms import by_form, joined_blocks, symmetric_part, with_real_diagonal
+from trnsolver._factors.forms import by_form, joined_blocks, with_real_diagonal
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
@@ -221,21 +221,23 @@ def _cholesky_by_parts(real: Callable[..., Tensor], a: Tensor) -> Tensor:
 
 
 def _cholesky_backward(grad: Tensor, needed: Needed, a: Tensor, *, result: Tensor) -> Gradients:
-    """Return L^-H phi(L^H G) L^-1, symmetrized; phi: the lower triangle, with half the diagonal."""
-    inner = _phi(result.mH @ grad)
-    inner = solve_triangular(result.mH, inner, upper=True)
-    return (symmetric_part(solve_triangular(result, inner, upper=False, left=False)),)
+    """Return L^-H X L^-1, with X half of the lower triangle of L^H G and its mirror, as in torch.
+
+    If the diagonal of L^H G is not real, that of X is not either, and the result is not Hermitian.
+    """
+    lower = (result.mH @ grad).tril()
+    inner = solve_triangular(result.mH, 0.5 * (lower + lower.tril(-1).mH), upper=True)
+    return (solve_triangular(result, inner, upper=False, left=False),)
 
 
 def _cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
-    """Return L phi(L^-1 T L^-H) for the tangent T of A; phi as in ``_cholesky_backward``."""
+    """Return L X for the tangent T of A.
+
+    X is the lower triangle of L^-1 T L^-H, with half its diagonal.
+    """
     inner = solve_triangular(result, rules.given(tangents[0]), upper=False)
     inner = solve_triangular(result.mH, inner, upper=True, left=False)
-    return result @ _phi(symmetric_part(inner))
-
-
-def _phi(values: Tensor) -> Tensor:
-    return values.tril() - 0.5 * torch.diag_embed(values.diagonal(dim1=-2, dim2=-1))
+    return result @ (0.5 * (inner.tril() + inner.tril(-1)))
 
 
 def cholesky_launch(launch: Launcher, a: Tensor) -> Tensor:

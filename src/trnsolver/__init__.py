@@ -21,6 +21,7 @@ from trnsolver.errors import (
     SingularMatrixError,
 )
 from trnsolver.factor import cholesky, cholqr2, lu, qr, schur, svd, svdvals
+from trnsolver.factored import cho_factor, cholesky_solve, lu_factor, lu_solve
 from trnsolver.functions import (
     expm,
     inv_sqrt_spd,
@@ -62,7 +63,9 @@ __all__ = [
     "bicgstab",
     "block_jacobi_preconditioner",
     "cg",
+    "cho_factor",
     "cholesky",
+    "cholesky_solve",
     "cholqr2",
     "det",
     "eigh",
@@ -83,6 +86,8 @@ __all__ = [
     "lobpcg",
     "lstsq",
     "lu",
+    "lu_factor",
+    "lu_solve",
     "minres",
     "msign",
     "nystrom",

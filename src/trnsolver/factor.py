@@ -271,6 +271,7 @@ CHOLESKY = batches.Batched(
     flops=batches.cubes(1 / 3),
     unsuited=batches.up_to("CHOLESKY_ORDER"),
     examples={
+        "cho_factor": batches.definite_example,
         "cholesky": batches.definite_example,
         "inv_spd": batches.definite_example,
         "solve_spd": batches.definite_system,
@@ -374,6 +375,7 @@ LU = batches.Batched(
     examples={
         "inv": batches.definite_example,
         "lu": batches.definite_example,
+        "lu_factor": batches.definite_example,
         "solve": batches.definite_system,
     },
     evidence=(

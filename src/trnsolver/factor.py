@@ -39,11 +39,12 @@ from trnsolver._paths.arguments import (
     restored_parts,
     square_matrix,
 )
-from trnsolver.orthogonal import QRFactors, cholqr2, qr
+from trnsolver.orthogonal import PivotedQR, QRFactors, cholqr2, qr
 from trnsolver.singular_values import SVDFactors, svd, svdvals
 
 __all__ = [
     "LUFactors",
+    "PivotedQR",
     "QRFactors",
     "SVDFactors",
     "Schur",

@@ -32,6 +32,7 @@ from trnsolver.functions import (
 )
 from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residuals
 from trnsolver.lobpcg import lobpcg
+from trnsolver.nonsymmetric import eig, eigvals
 from trnsolver.operators import LinearOperator
 from trnsolver.preconditioners import (
     block_jacobi_preconditioner,
@@ -68,9 +69,11 @@ __all__ = [
     "cholesky_solve",
     "cholqr2",
     "det",
+    "eig",
     "eigh",
     "eigh_generalized",
     "eigh_randomized",
+    "eigvals",
     "eigvalsh",
     "expm",
     "fgmres",

@@ -83,7 +83,7 @@ _WHICH = ("smallest", "largest", "magnitude")
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues, ascending, and eigenvectors as columns."""
+    """Eigenvalues, ascending if they are real, and eigenvectors as columns."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor

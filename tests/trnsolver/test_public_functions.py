@@ -49,12 +49,14 @@ class TestPublicFunctions(PublicContract):
         ),
         "cholqr2": (lambda a: squared(ts.cholqr2(a)), TALL),
         "det": (ts.det, APART),
+        "eig": (lambda a: [ts.eig(a)[0].real, ts.eig(a)[1].abs()], APART),
         "eigh": (lambda a: squared(ts.eigh(symmetric(a))), APART),
         "eigh_generalized": (
             lambda a, b: squared(ts.eigh_generalized(symmetric(a), positive(b))),
             APART,
             SMALL,
         ),
+        "eigvals": (lambda a: ts.eigvals(a).real, APART),
         "eigvalsh": (lambda a: ts.eigvalsh(symmetric(a)), APART),
         "expm": (ts.expm, APART),
         "fgmres": (lambda a, b: ts.fgmres(a, b, **EXACT).x, APART, V),
@@ -104,6 +106,8 @@ ON_EMPTY = {
         for name in ("bicgstab", "cg", "fgmres", "gmres", "lstsq", "minres", "solve", "solve_spd")
     },
     "cholesky_solve": lambda a: ts.cholesky_solve(ts.cho_factor(a), a.detach().sum(-1)),
+    "eig": lambda a: [part.abs() for part in ts.eig(a)],
+    "eigvals": lambda a: ts.eigvals(a).abs(),
     "lu_solve": lambda a: ts.lu_solve(ts.lu_factor(a), a.detach().sum(-1)),
     "eigh_generalized": lambda a: ts.eigh_generalized(a, a),
     "inv_sqrt_spd_ns": lambda a: ts.inv_sqrt_spd_ns(a)[:1],

@@ -111,7 +111,8 @@ def lu(A: Tensor) -> LUFactors:
                 [0., 1.]])
     """
     work = any_matrix("lu", "A", A)
-    return LUFactors(*restored_parts(LU.of(work), A))
+    p, lower, upper = LU.of(work)
+    return LUFactors(*restored_parts((p.detach(), lower, upper), A))
 
 
 @untraced()

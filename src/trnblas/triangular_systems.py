@@ -140,7 +140,7 @@ def _trsm(
     return found if found.dtype is dtype else found.to(dtype)
 
 
-def _trsm_by_parts(
+def trsm_by_parts(
     real: Callable[..., Tensor],
     alpha: float,
     A: Tensor,
@@ -165,7 +165,7 @@ def _trsm_by_parts(
     return solved.mT if left else solved
 
 
-def _trsm_launch(launch: Launcher, alpha: float, A: Tensor, B: Tensor, *flags: Any) -> Tensor:
+def trsm_launch(launch: Launcher, alpha: float, A: Tensor, B: Tensor, *flags: Any) -> Tensor:
     from trnblas._kernels.trsm import batched_trsm, trsm
 
     left, upper, trans, unit = flags
@@ -198,7 +198,7 @@ class _Solution(Operation):
             jvp=self._tangent,
             from_result=True,
             flops=lambda alpha, A, B, *flags: 1.0 * B.numel() * A.shape[-1],
-            by_parts=_trsm_by_parts,
+            by_parts=trsm_by_parts,
             unsuited=_too_large,
             **declaration,
         )
@@ -287,7 +287,7 @@ TRSM = _Solution(
     _solved,
     multiplied,
     reference=_trsm,
-    launch=_trsm_launch,
+    launch=trsm_launch,
     schema=_SCHEMA,
     batched=_trsm_batched,
     examples={"trsm": _spd_example},
@@ -308,7 +308,7 @@ BATCHED_TRSM = _Solution(
     _solved,
     multiplied,
     reference=_trsm,
-    launch=_trsm_launch,
+    launch=trsm_launch,
     schema=_SCHEMA,
     examples={
         "batched_trsm": lambda: example(1.0, *(x[None] for x in _spd_example().args[1:])),

@@ -21,6 +21,7 @@ from trnsolver.errors import (
     SingularMatrixError,
 )
 from trnsolver.factor import cholesky, cholqr2, lu, qr, schur, svd, svdvals
+from trnsolver.factored import cho_factor, cholesky_solve, lu_factor, lu_solve
 from trnsolver.functions import (
     expm,
     inv_sqrt_spd,
@@ -31,6 +32,7 @@ from trnsolver.functions import (
 )
 from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residuals
 from trnsolver.lobpcg import lobpcg
+from trnsolver.nonsymmetric import eig, eigvals
 from trnsolver.operators import LinearOperator
 from trnsolver.preconditioners import (
     block_jacobi_preconditioner,
@@ -62,12 +64,16 @@ __all__ = [
     "bicgstab",
     "block_jacobi_preconditioner",
     "cg",
+    "cho_factor",
     "cholesky",
+    "cholesky_solve",
     "cholqr2",
     "det",
+    "eig",
     "eigh",
     "eigh_generalized",
     "eigh_randomized",
+    "eigvals",
     "eigvalsh",
     "expm",
     "fgmres",
@@ -83,6 +89,8 @@ __all__ = [
     "lobpcg",
     "lstsq",
     "lu",
+    "lu_factor",
+    "lu_solve",
     "minres",
     "msign",
     "nystrom",

@@ -1,4 +1,4 @@
-"""Direct solvers: linear systems, inverses and determinants; ``least_squares`` has the rest.
+"""Systems, inverses and determinants; ``factored`` and ``least_squares`` have other solutions.
 
 A and B have one dtype. float16 and bfloat16 are solved in float32 and rounded back.
 """
@@ -10,13 +10,11 @@ from typing import NamedTuple, overload
 import torch
 from torch import Tensor
 
-from trnblas import trsm
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
-from trnsci.core.numbers.values import inert, only_finite
+from trnsci.core.numbers.values import inert
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
-    batch_shape,
     columns_of,
     in_full_precision,
     restored,
@@ -24,17 +22,34 @@ from trnsolver._paths.arguments import (
     singular,
     square_matrix,
 )
-from trnsolver.factor import LU, factor_solved, run_cholesky
+from trnsolver.factor import run_cholesky
+from trnsolver.factored import (
+    CholeskyFactor,
+    PivotedLU,
+    cho_factor,
+    cholesky_solve,
+    lu_factor,
+    lu_solve,
+    run_cholesky_solve,
+    run_lu_factor,
+    run_lu_solve,
+)
 from trnsolver.least_squares import LeastSquares, lstsq, pinv
 from trnsolver.refinement import AccurateSolution, accurate_solution
 
 __all__ = [
+    "CholeskyFactor",
     "LeastSquares",
+    "PivotedLU",
     "SignLogDet",
+    "cho_factor",
+    "cholesky_solve",
     "det",
     "inv",
     "inv_spd",
     "lstsq",
+    "lu_factor",
+    "lu_solve",
     "pinv",
     "slogdet",
     "solve",
@@ -148,7 +163,7 @@ def solve_spd(A: Tensor, B: Tensor, iterative_refinement: bool = False) -> Tenso
     right, vectors = right_side("solve_spd", A, B)
     factor = run_cholesky("solve_spd", work)
     columns = columns_of(right, vectors)
-    found = _with_factor(factor, columns)
+    found = run_cholesky_solve(factor, columns)
     if iterative_refinement:
         found = _refined(work, factor, columns, found)
     return restored(found.squeeze(-1) if vectors else found, A.dtype)
@@ -188,7 +203,7 @@ def inv_spd(A: Tensor) -> Tensor:
     if inert(work) and not kernels_wanted():
         return restored(torch.cholesky_inverse(factor), A.dtype)
     eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-    return restored(_with_factor(factor, eye.expand_as(work)), A.dtype)
+    return restored(run_cholesky_solve(factor, eye.expand_as(work)), A.dtype)
 
 
 def det(A: Tensor) -> Tensor:
@@ -210,48 +225,18 @@ def slogdet(A: Tensor) -> SignLogDet:
     return SignLogDet(restored(sign, A.dtype), restored(logarithm, A.dtype))
 
 
-def _with_factor(factor: Tensor, columns: Tensor) -> Tensor:
-    """Return the solution for a lower Cholesky factor."""
-    # In LAPACK's layout the factor is not copied here; ``cholesky_solve`` copies it.
-    if kernels_wanted():
-        columns = columns.expand(*batch_shape(factor, columns), *columns.shape[-2:])
-    return factor_solved(factor, factor_solved(factor, columns), adjoint=True)
-
-
 def _refined(a: Tensor, factor: Tensor, columns: Tensor, found: Tensor) -> Tensor:
     """Return a solution after corrections by residuals in float64."""
     wide_dtype = torch.complex128 if a.is_complex() else torch.float64
     wide_a, wide_b, x = a.to(wide_dtype), columns.to(wide_dtype), found.to(wide_dtype)
     wide_a = wide_a.tril() + wide_a.tril(-1).mH
     for _ in range(_CORRECTIONS):
-        x = x + _with_factor(factor, (wide_b - wide_a @ x).to(a.dtype)).to(wide_dtype)
+        x = x + run_cholesky_solve(factor, (wide_b - wide_a @ x).to(a.dtype)).to(wide_dtype)
     return x.to(a.dtype)
 
 
 def _lu_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
-    """Return the solution of square systems on kernels: LU, and two triangular solutions.
-
-    Rows and columns are scaled by powers of two to largest entries around 1, so that the pivots of
-    a graded matrix are not zero in float32.
-    """
+    """Return the solution of square systems on kernels."""
     if not a.numel():
         return torch.linalg.solve(a, columns)  # which has gradients by both
-    rows = _powers(a.detach().abs().amax(-1, keepdim=True))
-    balanced = a / rows
-    scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))
-    p, lower, upper = LU.of(balanced / scales)
-    forward = trsm(1.0, lower, p.mT @ (columns / rows), uplo="lower", diag="unit")
-    found = trsm(1.0, upper, forward, uplo="upper") / scales.mT
-    if not only_finite(found) and only_finite(a) and only_finite(columns):
-        pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
-        if bool((pivots == 0).any()) or not only_finite(pivots):
-            raise singular(function, "A", "a pivot is zero")
-    return found
-
-
-def _powers(sizes: Tensor) -> Tensor:
-    """Return the powers of two near numbers, 1 for those not positive and finite."""
-    usual = (sizes > 0) & (sizes < torch.inf)
-    # A reciprocal of the largest power is not a normal number.
-    exponents = torch.log2(torch.where(usual, sizes, 1.0)).floor().clamp(max=125)
-    return torch.exp2(exponents)
+    return run_lu_solve(run_lu_factor(function, a), columns)

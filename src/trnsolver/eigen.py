@@ -83,7 +83,7 @@ _WHICH = ("smallest", "largest", "magnitude")
 
 
 class Eigenpairs(NamedTuple):
-    """Eigenvalues, ascending, and eigenvectors as columns."""
+    """Eigenvalues, ascending if they are real, and eigenvectors as columns."""
 
     eigenvalues: Tensor
     eigenvectors: Tensor
@@ -390,9 +390,9 @@ def _eigh_backward(
 def _eigh_jvp(
     tangents: Tangents, a: Tensor, max_sweeps: int, *, result: Any
 ) -> tuple[Tensor, Tensor]:
-    """Return the diagonal of M = V^T T V with the symmetric part of T, and V (M / E)."""
+    """Return the diagonal of M = V^T T V, and V (M / E)."""
     w, v = result
-    projected = v.mH @ symmetric_part(rules.given(tangents[0])) @ v
+    projected = v.mH @ rules.given(tangents[0]) @ v
     return rules.real_diagonal(projected), v @ (projected * rules.over_differences(w))
 
 

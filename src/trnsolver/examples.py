@@ -10,6 +10,8 @@ from trnsolver._paths.batches import definite_example, definite_system
 
 _OF_A_MATRIX = (
     "det",
+    "eig",
+    "eigvals",
     "expm",
     "ichol_preconditioner",
     "jacobi_preconditioner",

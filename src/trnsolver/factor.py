@@ -25,7 +25,7 @@ from trnsci.core.numbers.planes import embedded, parts
 from trnsci.core.numbers.values import concrete, finite, inert, only_finite, untraced
 from trnsci.core.testing import random_tensor
 from trnsci.core.tiles.hardware import TILE
-from trnsolver._factors.forms import by_form, joined_blocks, symmetric_part, with_real_diagonal
+from trnsolver._factors.forms import by_form, joined_blocks, with_real_diagonal
 from trnsolver._library import kernels_wanted, no_kernel
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
@@ -39,11 +39,12 @@ from trnsolver._paths.arguments import (
     restored_parts,
     square_matrix,
 )
-from trnsolver.orthogonal import QRFactors, cholqr2, qr
+from trnsolver.orthogonal import PivotedQR, QRFactors, cholqr2, qr
 from trnsolver.singular_values import SVDFactors, svd, svdvals
 
 __all__ = [
     "LUFactors",
+    "PivotedQR",
     "QRFactors",
     "SVDFactors",
     "Schur",
@@ -110,7 +111,8 @@ def lu(A: Tensor) -> LUFactors:
                 [0., 1.]])
     """
     work = any_matrix("lu", "A", A)
-    return LUFactors(*restored_parts(LU.of(work), A))
+    p, lower, upper = LU.of(work)
+    return LUFactors(*restored_parts((p.detach(), lower, upper), A))
 
 
 @untraced()
@@ -221,21 +223,23 @@ def _cholesky_by_parts(real: Callable[..., Tensor], a: Tensor) -> Tensor:
 
 
 def _cholesky_backward(grad: Tensor, needed: Needed, a: Tensor, *, result: Tensor) -> Gradients:
-    """Return L^-H phi(L^H G) L^-1, symmetrized; phi: the lower triangle, with half the diagonal."""
-    inner = _phi(result.mH @ grad)
-    inner = solve_triangular(result.mH, inner, upper=True)
-    return (symmetric_part(solve_triangular(result, inner, upper=False, left=False)),)
+    """Return L^-H X L^-1, with X half of the lower triangle of L^H G and its mirror, as in torch.
+
+    If the diagonal of L^H G is not real, that of X is not either, and the result is not Hermitian.
+    """
+    lower = (result.mH @ grad).tril()
+    inner = solve_triangular(result.mH, 0.5 * (lower + lower.tril(-1).mH), upper=True)
+    return (solve_triangular(result, inner, upper=False, left=False),)
 
 
 def _cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
-    """Return L phi(L^-1 T L^-H) for the tangent T of A; phi as in ``_cholesky_backward``."""
+    """Return L X for the tangent T of A.
+
+    X is the lower triangle of L^-1 T L^-H, with half its diagonal.
+    """
     inner = solve_triangular(result, rules.given(tangents[0]), upper=False)
     inner = solve_triangular(result.mH, inner, upper=True, left=False)
-    return result @ _phi(symmetric_part(inner))
-
-
-def _phi(values: Tensor) -> Tensor:
-    return values.tril() - 0.5 * torch.diag_embed(values.diagonal(dim1=-2, dim2=-1))
+    return result @ (0.5 * (inner.tril() + inner.tril(-1)))
 
 
 def cholesky_launch(launch: Launcher, a: Tensor) -> Tensor:
@@ -269,6 +273,7 @@ CHOLESKY = batches.Batched(
     flops=batches.cubes(1 / 3),
     unsuited=batches.up_to("CHOLESKY_ORDER"),
     examples={
+        "cho_factor": batches.definite_example,
         "cholesky": batches.definite_example,
         "inv_spd": batches.definite_example,
         "solve_spd": batches.definite_system,
@@ -372,6 +377,7 @@ LU = batches.Batched(
     examples={
         "inv": batches.definite_example,
         "lu": batches.definite_example,
+        "lu_factor": batches.definite_example,
         "solve": batches.definite_system,
     },
     evidence=(

@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.linalg import solve_triangular, vector_norm
 
+from trnsci.core.arguments import flag
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ConvergenceError, FlagError, LinAlgError
 from trnsci.core.errors.matrices import TorchLinAlgError
-from trnsci.core.numbers.values import finite, only_finite
+from trnsci.core.numbers.values import finite, inert, only_finite
 from trnsolver._factors.forms import by_form
 from trnsolver._library import kernels_wanted
 from trnsolver._paths import batches
@@ -29,6 +31,10 @@ from trnsolver.singular_values import svd_launch, svd_unsuited
 __all__ = ["LeastSquares", "lstsq", "pinv"]
 
 
+_Found = tuple[Tensor, Tensor, Tensor, Tensor | None]
+"""Solutions, squared norms of residuals, ranks, and singular values where they were computed."""
+
+
 class LeastSquares(NamedTuple):
     """The result of ``lstsq``.
 
@@ -36,13 +42,13 @@ class LeastSquares(NamedTuple):
         solution: X of least norm among the minimizers.
         residuals: Squared norms of the columns of ``A @ X - B``.
         rank: Numerical ranks, integers.
-        singular_values: Singular values of A, descending.
+        singular_values: Singular values of A, descending; None if they are not asked for.
     """
 
     solution: Tensor
     residuals: Tensor
     rank: Tensor
-    singular_values: Tensor
+    singular_values: Tensor | None
 
 
 @in_full_precision
@@ -76,59 +82,103 @@ def pinv(A: Tensor, rcond: float | None = None) -> Tensor:
 
 
 @in_full_precision
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None) -> LeastSquares:
+def lstsq(
+    A: Tensor, B: Tensor, rcond: float | None = None, *, singular_values: bool = False
+) -> LeastSquares:
     """Return X that minimizes the norm of ``A @ X - B``, of least norm if there are several.
+
+    Matrices with at least as many rows as columns are factored by QR, if the triangle proves that
+    all singular values are above the cutoff, and else by singular values.
 
     Args:
         A: Matrices (m, n), of any rank.
         B: Right-hand sides (m,), (m, k), or a batch of them.
         rcond: Singular values up to ``rcond`` times the largest count as zero; None for
             ``eps * max(m, n)``.
+        singular_values: Whether to return the singular values of A. They take several times as long
+            as the solution.
 
     Raises:
         NotFiniteError: A or B has a NaN or an infinity.
-        FlagError: rcond is negative.
+        FlagError: rcond is negative, or singular_values is not a bool.
         ShapeError: The shapes do not fit.
+
+    Example:
+        >>> found = lstsq(torch.tensor([[1.0, 0.0], [1.0, 0.0], [0.0, 2.0]]), torch.ones(3))
+        >>> found.solution, int(found.rank)
+        (tensor([1.0000, 0.5000]), 2)
     """
     work = any_matrix("lstsq", "A", A)
     _cutoff("lstsq", rcond)
+    flag("lstsq", "singular_values", singular_values)
     right, vectors = right_side("lstsq", A, B)
     columns = columns_of(right, vectors)
     cutoff = _or_usual(rcond, work)
     # LAPACK reports NaN and infinity as wrong arguments.
     finite("lstsq", "A", work)
     finite("lstsq", "B", columns)
-    try:
-        # A graph takes no results of LAPACK's least squares, whose shapes depend on values.
-        if work.is_cpu and not kernels_wanted() and not torch.compiler.is_compiling():
-            solution, rank, s = _lapack_lstsq(work, columns, cutoff)
-        else:
-            inverse, s = _with_values("lstsq", work, cutoff)
-            solution, rank = inverse @ columns, (s > cutoff * s[..., :1]).sum(-1)
-    except TorchLinAlgError as error:
-        if isinstance(error, LinAlgError):
-            raise
-        raise LinAlgError(f"lstsq: {error}") from None
-    left_over = torch.linalg.vector_norm(work @ solution - columns, dim=-2) ** 2
+    found = None
+    if not singular_values and inert(work, columns) and not kernels_wanted():
+        found = _by_triangle(work, columns, cutoff)
+    if found is None:
+        found = _by_singular_values(work, columns, cutoff)
+    solution, left_over, rank, s = found
     if vectors:
         solution, left_over = solution.squeeze(-1), left_over.squeeze(-1)
     return LeastSquares(
         restored(solution, A.dtype),
         restored(left_over, A.dtype),
         rank,
-        restored(s, A.dtype),
+        restored(s, A.dtype) if singular_values else None,
     )
 
 
-def _lapack_lstsq(a: Tensor, columns: Tensor, rcond: float) -> tuple[Tensor, Tensor, Tensor]:
+def _by_triangle(a: Tensor, columns: Tensor, rcond: float) -> _Found | None:
+    """Return the solution by QR for matrices that are proven to have full column rank, else None.
+
+    The largest singular value is at most the norm of R, and the smallest is at least the inverse of
+    the norm of the inverse of R, in the Frobenius norm.
+    """
+    m, n = a.shape[-2:]
+    if not a.is_cpu or m < n or not (a.numel() and columns.numel()):
+        return None
+    a, columns = _expanded(a, columns)
+    reflections, tau = torch.geqrf(a)
+    rotated = torch.ormqr(reflections, tau, columns, transpose=True)
+    r = reflections[..., :n, :].triu()
+    eye = torch.eye(n, dtype=a.dtype).expand_as(r)
+    inverse = solve_triangular(r, eye, upper=True, left=False)  # from the right r is not copied
+    condition = vector_norm(r, dim=(-2, -1)) * vector_norm(inverse, dim=(-2, -1))
+    if not float(condition.max()) * rcond < 1:  # NaN is not
+        return None
+    solution = solve_triangular(r, rotated[..., :n, :], upper=True)
+    left_over = vector_norm(rotated[..., n:, :], dim=-2).square()
+    return solution, left_over, torch.full(a.shape[:-2], n), None
+
+
+def _by_singular_values(a: Tensor, columns: Tensor, rcond: float) -> _Found:
+    """Return the solution of least norm for matrices of any rank, and their singular values."""
+    try:
+        # A graph takes no results of LAPACK's least squares, whose shapes depend on values.
+        if a.is_cpu and not kernels_wanted() and not torch.compiler.is_compiling():
+            solution, _, rank, s = torch.linalg.lstsq(
+                *_expanded(a, columns), rcond=rcond, driver="gelsd"
+            )
+        else:
+            inverse, s = _with_values("lstsq", a, rcond)
+            solution, rank = inverse @ columns, (s > rcond * s[..., :1]).sum(-1)
+    except TorchLinAlgError as error:
+        if isinstance(error, LinAlgError):
+            raise
+        raise LinAlgError(f"lstsq: {error}") from None
+    left_over = vector_norm(a @ solution - columns, dim=-2) ** 2
+    return solution, left_over, rank, s
+
+
+def _expanded(a: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
+    """Return matrices and right-hand sides with the same batch dimensions."""
     batch = batch_shape(a, columns)
-    found = torch.linalg.lstsq(
-        a.expand(*batch, *a.shape[-2:]),
-        columns.expand(*batch, *columns.shape[-2:]),
-        rcond=rcond,
-        driver="gelsd",
-    )
-    return found.solution, found.rank, found.singular_values
+    return a.expand(*batch, *a.shape[-2:]), columns.expand(*batch, *columns.shape[-2:])
 
 
 def _or_usual(rcond: float | None, a: Tensor) -> float:

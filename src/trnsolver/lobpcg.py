@@ -78,6 +78,7 @@ def lobpcg(
         NotFiniteError: X, or a product with B or M, has a NaN or an infinity.
         NotPositiveDefiniteError: B is not positive definite.
         ShapeError: The shapes do not fit, or 3 k is more than n.
+        FlagError: tol or max_iter is negative.
     """
     checked_action("lobpcg", on_failure)
     readable("lobpcg", "A", *(value for value in (A, X, B, M) if isinstance(value, Tensor)))
@@ -90,6 +91,8 @@ def lobpcg(
     if 3 * k > size:
         raise ShapeError(f"lobpcg: X must have at most n / 3 columns, got shape {tuple(x.shape)}")
     whole("lobpcg", "max_iter", max_iter, 0, error=FlagError)
+    if tol is not None and not tol >= 0:
+        raise FlagError(f"lobpcg: tol must be at least 0, got {tol}")
     goal = torch.finfo(x.dtype).eps ** 0.5 if tol is None else tol
     product, b = _block("A", A, x), None if B is None else _block("B", B, x)
     precondition = as_preconditioner("lobpcg", M, x[:, 0])

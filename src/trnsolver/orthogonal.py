@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from math import inf
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -12,12 +12,21 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from trnblas import gemm
+from trnsci.core.arguments import flag
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.errors import ShapeError
+from trnsci.core.errors import DerivativeError, ShapeError
 from trnsci.core.numbers.constants import Constants
+from trnsci.core.numbers.conversions import array_of
 from trnsci.core.numbers.planes import embedded, joined
-from trnsci.core.numbers.values import concrete, power_below
+from trnsci.core.numbers.values import (
+    concrete,
+    finite,
+    inert,
+    one_problem,
+    power_below,
+    untraced,
+)
 from trnsci.core.testing import random_tensor
 from trnsolver._factors.forms import joined_blocks, with_real_diagonal
 from trnsolver._library import kernels_wanted
@@ -25,6 +34,7 @@ from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import (
     any_matrix,
+    batch_of,
     in_full_precision,
     not_positive_definite,
     restored_parts,
@@ -32,7 +42,7 @@ from trnsolver._paths.arguments import (
 from trnsolver._paths.cuda.batched import batched_qr
 from trnsolver._paths.cuda.launch import pays
 
-__all__ = ["QRFactors", "cholqr2", "qr"]
+__all__ = ["PivotedQR", "QRFactors", "cholqr2", "qr"]
 
 _FEW = 1 << 14
 """Number of elements up to which reflections are faster on a CPU than seven small products."""
@@ -53,16 +63,55 @@ class QRFactors(NamedTuple):
     R: Tensor
 
 
-def qr(A: Tensor) -> QRFactors:
+class PivotedQR(NamedTuple):
+    """``A[:, P] = Q @ R``; in a batch ``A.take_along_dim(P.unsqueeze(-2), -1)`` is that product."""
+
+    Q: Tensor
+    R: Tensor
+    P: Tensor
+
+
+@overload
+def qr(A: Tensor, pivoting: Literal[False] = False) -> QRFactors: ...
+
+
+@overload
+def qr(A: Tensor, pivoting: Literal[True]) -> PivotedQR: ...
+
+
+@overload
+def qr(A: Tensor, pivoting: bool) -> QRFactors | PivotedQR: ...
+
+
+def qr(A: Tensor, pivoting: bool = False) -> QRFactors | PivotedQR:
     """Return the reduced Q (m, k) and R (k, n) with ``A = Q @ R`` and ``k = min(m, n)``.
 
     The signs of the diagonal of R are not normalized.
 
     Args:
         A: Matrices (m, n).
+        pivoting: Whether to return also the order P of the columns of A that are factored, in which
+            the magnitudes on the diagonal of R decrease: those near zero show the rank. SciPy
+            computes it on the host. Derivatives are for the order found, by torch's QR of the
+            ordered columns, and need full rank.
+
+    Raises:
+        FlagError: pivoting is not a bool.
+        NotFiniteError: A has a NaN or an infinity, and columns are ordered.
+        DerivativeError: Columns are ordered, and A is differentiated without having full rank, or
+            is batched by ``torch.vmap``.
+
+    Example:
+        >>> Q, R, P = qr(torch.tensor([[1.0, 0.0, 3.0], [0.0, 2.0, 0.0]]), pivoting=True)
+        >>> P, R.diagonal().abs()
+        (tensor([2, 1, 0]), tensor([3., 2.]))
     """
     work = any_matrix("qr", "A", A)
-    return QRFactors(*restored_parts(run_qr(work), A))
+    flag("qr", "pivoting", pivoting)
+    if not pivoting:
+        return QRFactors(*restored_parts(run_qr(work), A))
+    q, r, order = _pivoted(work)
+    return PivotedQR(*restored_parts((q, r), A), order)
 
 
 @in_full_precision
@@ -154,6 +203,60 @@ def run_qr(a: Tensor) -> tuple[Tensor, Tensor]:
     if rows < columns:
         r = torch.cat([r, gemm(1.0, q, a[..., rows:], transA="C")], -1)
     return q, r
+
+
+@untraced("its order depends on values", name="qr with pivoting")
+def _pivoted(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q, R and the order of columns."""
+    QR.refuse("no kernel orders columns")
+    one_problem("qr", a, instead="a batch of matrices needs none")
+    finite("qr", "A", a)
+    if inert(a):
+        return _ordered(a)
+    (order,) = _Order.apply(a)  # type: ignore[no-untyped-call]
+    q, r = _qr(a.take_along_dim(order.unsqueeze(-2), -1))
+    sizes = r.detach().diagonal(dim1=-2, dim2=-1).abs()
+    least = torch.finfo(sizes.dtype).eps * max(a.shape[-2:])
+    if sizes.numel() and bool((sizes[..., -1] <= least * sizes[..., 0]).any()):
+        raise DerivativeError("qr: A must have full rank to be differentiated with pivoting")
+    return q, r, order
+
+
+def _ordered(a: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Return Q, R and the order of columns by SciPy; torch has no routine for them."""
+    from scipy.linalg import qr
+
+    m, n = a.shape[-2:]
+    least, batch = min(m, n), a.shape[:-2]
+    q, r = a.new_empty(*batch, m, least), a.new_empty(*batch, least, n)
+    order = torch.arange(n, device=a.device).expand(*batch, n).contiguous()
+    if a.numel():
+        places = batch_of(q), batch_of(r), order.reshape(-1, n)
+        for *into, matrix in zip(*places, batch_of(a.detach().cpu()), strict=True):
+            found = qr(array_of(matrix), mode="economic", pivoting=True, check_finite=False)
+            for place, part in zip(into, found, strict=True):
+                place.copy_(torch.from_numpy(part))
+    return q, r, order
+
+
+class _Order(torch.autograd.Function):
+    """The order of columns, of tensors that a transform of ``torch.func`` differentiates too."""
+
+    @staticmethod
+    def forward(a: Tensor) -> tuple[Tensor]:
+        return (_ordered(a)[2],)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> None:
+        return None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> tuple[None]:
+        return (None,)
 
 
 def _qr(a: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import inf
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import tensor
-from trnsci.core.errors import DTypeError, ShapeError
+from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.numbers.values import inert
 
 
@@ -41,6 +42,13 @@ def check_parts(function: str, name: str, parts: object) -> None:
         raise DTypeError(f"{function}: {name} must be a sequence of torch.Tensor, got {kind}")
     for number, part in enumerate(parts):
         tensor(function, f"{name}[{number}]", part)
+
+
+def check_tolerances(function: str, **values: float | None) -> None:
+    """Raise unless tolerances are numbers from 0 on; None is one that is not given."""
+    for name, value in values.items():
+        if value is not None and not 0 <= value < inf:
+            raise FlagError(f"{function}: {name} must be finite and at least 0, got {value}")
 
 
 def unfolded(x: Tensor, mode: int) -> Tensor:

@@ -24,6 +24,7 @@ from trntensor._planning.subscripts import LETTERS
 from trntensor._unfolding import (
     check_parts,
     check_tensor,
+    check_tolerances,
     leading_basis,
     unfolded,
 )
@@ -131,6 +132,7 @@ def cp_decompose(
         one_problem(function, tensor, instead="batch=True takes a batch")
     rank = whole(function, "rank", rank, 1, error=ShapeError)
     max_iter = whole(function, "max_iter", max_iter, 1, error=FlagError)
+    check_tolerances(function, tol=tol)
     restarts = whole(function, "restarts", restarts, 1, error=FlagError)
     if init not in ("svd", "random"):
         raise FlagError(f"{function}: init must be svd or random, got {init!r}")

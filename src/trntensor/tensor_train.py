@@ -15,7 +15,7 @@ from torch import Tensor
 from trnsci.core.arguments import whole
 from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.numbers.values import finite, one_problem, power_below, untraced
-from trntensor._unfolding import check_dtype, check_parts, check_tensor, split
+from trntensor._unfolding import check_dtype, check_parts, check_tensor, check_tolerances, split
 from trntensor.contraction import einsum
 
 __all__ = ["tt_decompose", "tt_inner", "tt_norm", "tt_reconstruct", "tt_round"]
@@ -41,7 +41,7 @@ def tt_decompose(
 
     Raises:
         ShapeError: The tensor has fewer than two dimensions, or max_rank is below 1.
-        FlagError: Both batch and eps are given.
+        FlagError: Both batch and eps are given, or eps is negative or not finite.
         NotFiniteError: The tensor has a NaN or an infinity.
     """
     function = "tt_decompose"
@@ -49,6 +49,7 @@ def tt_decompose(
     finite(function, "tensor", tensor)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
+    check_tolerances(function, eps=eps)
     if batch:
         if eps:
             raise FlagError(f"{function}: batch goes with max_rank, and without eps")
@@ -112,6 +113,7 @@ def tt_round(
 
     Raises:
         ShapeError: The cores are incompatible, or max_rank is below 1.
+        FlagError: eps is negative or not finite.
         DTypeError: A core is narrower than float32.
         NotFiniteError: A core has a NaN or an infinity.
     """
@@ -123,6 +125,7 @@ def tt_round(
         finite(function, f"cores[{number}]", core)
     if max_rank is not None:
         max_rank = whole(function, "max_rank", max_rank, 1, error=ShapeError)
+    check_tolerances(function, eps=eps)
     one_problem(function, *cores)
     found, units = _around_one(cores)
     for k in range(len(found) - 1, 0, -1):

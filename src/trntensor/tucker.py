@@ -14,7 +14,7 @@ from trnsci.core.errors import FlagError, ParameterError, ShapeError
 from trnsci.core.iterations import OnFailure, checked_action
 from trnsci.core.numbers.values import STEPS, finite, one_problem, power_below, untraced
 from trntensor._planning.subscripts import LETTERS
-from trntensor._unfolding import check_parts, check_tensor, split, unfolded
+from trntensor._unfolding import check_parts, check_tensor, check_tolerances, split, unfolded
 from trntensor.contraction import einsum
 from trntensor.convergence import ConvergenceReport, Sweeps, report_sweeps
 
@@ -92,6 +92,7 @@ def tucker_decompose(
     check_tensor(function, tensor, 1 + batch)
     finite(function, "tensor", tensor)
     max_iter = whole(function, "max_iter", max_iter, 0, error=FlagError)
+    check_tolerances(function, tol=tol, eps=eps)
     if (ranks is None) == (eps is None):
         raise FlagError(f"{function}: either ranks or eps must be given")
     if batch:

@@ -72,6 +72,14 @@ def test_batches_of_every_kind():
     assert trnsolver.lstsq(a[..., :3], vectors).solution.shape == (2, 3, 3)
 
 
+def general(m, n, condition):
+    """A matrix with singular values from 1 to the inverse of its condition."""
+    rng = np.random.default_rng((m, n))
+    k = min(m, n)
+    u, v = (np.linalg.qr(rng.standard_normal((size, k)))[0] for size in (m, n))
+    return torch.from_numpy((u * np.logspace(0, -np.log10(condition), k)) @ v.T)
+
+
 def test_pseudo_inverses():
     rank_one = torch.ones(3, 3, dtype=torch.float64)
     found = trnsolver.pinv(rank_one)
@@ -92,13 +100,49 @@ def test_least_squares_of_any_rank(shape, rank):
     m, n = shape
     a = random_tensor(m, rank, dtype=torch.float64) @ random_tensor(rank, n, dtype=torch.float64)
     b = random_tensor(m, 2, dtype=torch.float64)
-    found = trnsolver.lstsq(a, b)
+    found = trnsolver.lstsq(a, b, singular_values=True)
     want, _, count, values = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=None)
     assert np.abs(found.solution.numpy() - want).max() <= 1e-10
     assert int(found.rank) == rank == count
     assert np.abs(found.singular_values.numpy() - values).max() <= 1e-12
     left = np.linalg.norm(a.numpy() @ want - b.numpy(), axis=0) ** 2
     assert np.abs(found.residuals.numpy() - left).max() <= 1e-10
+
+
+@each_case("dtype", [torch.float32, torch.float64, torch.complex64, torch.complex128], ids=str)
+@each_case("shape", [(9, 6), (6, 6), (40, 1), (6, 9)], ids=str)
+@each_case("condition", [1e0, 1e3, 1e6, 1e12])
+def test_least_squares_with_and_without_singular_values(dtype, shape, condition):
+    """Ranks are those by singular values; solutions are as good where the rank is full."""
+    a = general(*shape, condition).to(dtype)
+    b = random_tensor(shape[0], 3, dtype=dtype)
+    fast, full = trnsolver.lstsq(a, b), trnsolver.lstsq(a, b, singular_values=True)
+    assert fast.singular_values is None
+    values = scipy.linalg.svdvals(a.numpy())
+    eps = torch.finfo(dtype).eps
+    assert int(fast.rank) == int(full.rank) == int((values > eps * max(shape) * values[0]).sum())
+    # The gradient of the squared norm vanishes, up to the backward error of either method.
+    slope = torch.linalg.matrix_norm(a.mH @ (b - a @ fast.solution))
+    size = torch.linalg.matrix_norm(a) ** 2 * torch.linalg.matrix_norm(fast.solution)
+    size = size + torch.linalg.matrix_norm(a) * torch.linalg.matrix_norm(b)
+    if int(fast.rank) == min(shape):
+        assert float(slope) <= unit(a) * float(size)
+    left = torch.linalg.vector_norm(a @ fast.solution - b, dim=0) ** 2
+    scale = torch.linalg.matrix_norm(a) * torch.linalg.matrix_norm(fast.solution)
+    scale = float(scale + torch.linalg.matrix_norm(b))
+    assert float((fast.residuals - left).abs().max()) <= unit(a) * scale**2
+    assert torch.equal(full.rank, fast.rank)
+
+
+@each_case("cut", [1e-2, 1e-5, 0.0])
+def test_the_cutoff_decides_the_rank_of_least_squares(cut):
+    a = general(12, 5, 1e3)
+    b = random_tensor(12, 2, dtype=torch.float64)
+    found = trnsolver.lstsq(torch.stack([a, general(12, 5, 1.0)]), b, rcond=cut)
+    values = scipy.linalg.svdvals(a.numpy())
+    assert found.rank.tolist() == [int((values > cut * values[0]).sum()), 5]
+    want = np.linalg.lstsq(a.numpy(), b.numpy(), rcond=cut)[0]
+    assert np.abs(found.solution[0].numpy() - want).max() <= 1e3**2 * unit(a) * np.abs(want).max()
 
 
 def test_determinants():

@@ -15,6 +15,7 @@ import trnsolver
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 from trnsolver._library import LIBRARY
+from trnsolver.factored import CholeskyFactor, PivotedLU
 from trnsolver.iterative import CG
 from trnsolver.nki import dispatch as low_level
 
@@ -85,6 +86,12 @@ SAMPLES = (
     Sample("cg", cg, (APART, SIDE), 2000),
     Sample("cholesky", lambda a: trnsolver.cholesky(positive(a)), (APART,), 500, False),
     Sample("lu", lambda a: trnsolver.lu(a)[1:], (APART,), 500, False),
+    Sample(
+        "triangles",
+        lambda a, b: trnsolver.lu_solve(PivotedLU(a, torch.tensor([1, 0, 2])), b),
+        (APART, SIDE[:, None]),
+        2000,
+    ),
     Sample("qr", qr, (TALL,), 2000, False),
     Sample("svd", svd, (TALL,), 2000, False),
     Sample("pinv", lambda a: trnsolver.pinv(a, 1e-6), (TALL,), 2000, False),
@@ -136,6 +143,12 @@ COMPLEX = (
     Sample("cholesky", complex_(trnsolver.cholesky, complex_positive), (APART, TURNED), 500, False),
     Sample("qr", complex_(qr), (TALL, TURNED_TALL), 2000, False),
     Sample("pinv", complex_(lambda a: trnsolver.pinv(a, 1e-6)), (TALL, TURNED_TALL), 2000, False),
+    Sample(
+        "triangles",
+        complex_(lambda a, b: trnsolver.cholesky_solve(CholeskyFactor(a), b.to(a.dtype))),
+        (APART, TURNED, SIDE),
+        2000,
+    ),
     Sample("cg", complex_(complex_cg, complex_positive), (APART, TURNED, SIDE), 2000),
     Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (APART, TURNED), 500, False),
     Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (TALL, TURNED_TALL), 500, False),

@@ -16,7 +16,7 @@ ITERATIVE = (
 SIGNATURES = {
     "cholesky": "(A, upper=False)",
     "lu": "(A)",
-    "qr": "(A)",
+    "qr": "(A, pivoting=False)",
     "svd": "(A, full_matrices=False)",
     "pinv": "(A, rcond=None)",
     "solve": "(A, B, *, target_forward_error=None, on_failure='raise', certify=True)",

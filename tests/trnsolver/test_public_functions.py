@@ -41,14 +41,22 @@ class TestPublicFunctions(PublicContract):
         "bicgstab": (lambda a, b: ts.bicgstab(a, b, **EXACT).x, APART, V),
         "cg": (lambda a, b: ts.cg(positive(a), b, **EXACT).x, APART, V),
         "cholesky": (lambda a: ts.cholesky(positive(a)), APART),
+        "cho_factor": (lambda a: list(ts.cho_factor(positive(a))), APART),
+        "cholesky_solve": (
+            lambda a, b: ts.cholesky_solve(ts.cho_factor(positive(a)), b),
+            APART,
+            V,
+        ),
         "cholqr2": (lambda a: squared(ts.cholqr2(a)), TALL),
         "det": (ts.det, APART),
+        "eig": (lambda a: [ts.eig(a)[0].real, ts.eig(a)[1].abs()], APART),
         "eigh": (lambda a: squared(ts.eigh(symmetric(a))), APART),
         "eigh_generalized": (
             lambda a, b: squared(ts.eigh_generalized(symmetric(a), positive(b))),
             APART,
             SMALL,
         ),
+        "eigvals": (lambda a: ts.eigvals(a).real, APART),
         "eigvalsh": (lambda a: ts.eigvalsh(symmetric(a)), APART),
         "expm": (ts.expm, APART),
         "fgmres": (lambda a, b: ts.fgmres(a, b, **EXACT).x, APART, V),
@@ -61,6 +69,8 @@ class TestPublicFunctions(PublicContract):
             APART,
         ),
         "lstsq": (lambda a, b: ts.lstsq(a, b).solution, TALL, (4,)),
+        "lu_factor": (lambda a: ts.lu_factor(a).LU, APART),
+        "lu_solve": (lambda a, b: ts.lu_solve(ts.lu_factor(a), b, trans="T"), APART, V),
         "lu": (lambda a: ts.lu(a)[1:], APART),
         "minres": (lambda a, b: ts.minres(symmetric(a), b, **EXACT).x, APART, V),
         "msign": (ts.msign, APART),
@@ -95,6 +105,10 @@ ON_EMPTY = {
         name: with_side(name)
         for name in ("bicgstab", "cg", "fgmres", "gmres", "lstsq", "minres", "solve", "solve_spd")
     },
+    "cholesky_solve": lambda a: ts.cholesky_solve(ts.cho_factor(a), a.detach().sum(-1)),
+    "eig": lambda a: [part.abs() for part in ts.eig(a)],
+    "eigvals": lambda a: ts.eigvals(a).abs(),
+    "lu_solve": lambda a: ts.lu_solve(ts.lu_factor(a), a.detach().sum(-1)),
     "eigh_generalized": lambda a: ts.eigh_generalized(a, a),
     "inv_sqrt_spd_ns": lambda a: ts.inv_sqrt_spd_ns(a)[:1],
 }

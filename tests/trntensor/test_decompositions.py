@@ -13,7 +13,13 @@ from torch.autograd import forward_ad
 
 import trntensor as tt
 from each_case import each_case
-from trnsci.core.errors import ConvergenceError, ConvergenceWarning, DTypeError, NotFiniteError
+from trnsci.core.errors import (
+    ConvergenceError,
+    ConvergenceWarning,
+    DTypeError,
+    FlagError,
+    NotFiniteError,
+)
 from trnsci.core.testing import random_tensor
 
 
@@ -484,3 +490,21 @@ def test_models_scale_with_the_tensor(name, dtype):
         exponent = round(share * exponents)
         found = model(x * 2.0**exponent).double() / 2.0**exponent
         assert float((found - want).abs().max()) <= 1e-3 * float(want.abs().max()), exponent
+
+
+TOLERANCES = {
+    "cp, tol": lambda x, value: tt.cp_decompose(x, 2, tol=value),
+    "cp of a batch, tol": lambda x, value: tt.cp_decompose(x, 2, tol=value, batch=True),
+    "tucker, tol": lambda x, value: tt.tucker_decompose(x, (2, 2, 2), tol=value),
+    "tucker, eps": lambda x, value: tt.tucker_decompose(x, eps=value),
+    "train, eps": lambda x, value: tt.tt_decompose(x, eps=value),
+    "train, round, eps": lambda x, value: tt.tt_round(tt.tt_decompose(x), eps=value),
+}
+
+
+@each_case("name", TOLERANCES)
+@each_case("value", [-1.0, -1e-300, math.nan, math.inf, -math.inf])
+def test_tolerances_that_no_error_can_have_are_refused(name, value):
+    argument = name.split(", ")[-1]
+    with pytest.raises(FlagError, match=f"{argument} must be finite and at least 0"):
+        TOLERANCES[name](random_tensor(3, 4, 2), value)

@@ -5,20 +5,26 @@ Importing this module imports NKI.
 
 from __future__ import annotations
 
+from functools import partial
+
 from torch import Tensor
 
+from trnblas._kernels.trsm import MAX_ORDER
 from trnblas._paths.launches import gemm_launch
 from trnblas._paths.level_launches import doublefloat_gemm, doublefloat_mp2_energy
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
+from trnblas.triangular_systems import trsm_by_parts, trsm_launch
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.pair_energies import orbitals_at_once
 
 __all__ = [
+    "MAX_ORDER",
     "MOST_DEPTH",
     "complex_product",
     "doublefloat_energy",
     "doublefloat_product",
     "orbitals_at_once",
+    "triangular_solution",
 ]
 
 
@@ -66,3 +72,23 @@ def doublefloat_energy(
         eps_vir: Energies of the virtual orbitals.
     """
     return doublefloat_mp2_energy(launch, t_flat, eps_occ_chunk, eps_occ, eps_vir)
+
+
+def triangular_solution(
+    launch: Launcher, A: Tensor, B: Tensor, upper: bool, trans: str, unit: bool
+) -> Tensor:
+    """Return X with ``op(A) @ X = B`` for triangular matrices; see ``trnblas.trsm``.
+
+    Args:
+        launch: Launcher of the calling operation.
+        A: (n, n) or (b, n, n), in float32 up to order ``MAX_ORDER``, or complex64 up to half of it.
+        B: (n, k) or (b, n, k).
+        upper: Whether the upper triangle of A is read.
+        trans: ``"N"``, ``"T"`` or ``"C"``.
+        unit: Whether the diagonal is ones and not read.
+    """
+    if trans == "C":
+        A, trans = A.conj().resolve_conj(), "T"
+    flags = True, upper, trans, unit
+    solve = partial(trsm_launch, launch)
+    return trsm_by_parts(solve, 1.0, A, B, *flags) if A.is_complex() else solve(1.0, A, B, *flags)

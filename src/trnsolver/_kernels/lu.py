@@ -6,6 +6,11 @@ product with that column broadcasts the pivot row to all partitions, and a multi
 subtracted from every active row. After 128 columns the permutation gathers the pivot rows, a
 triangular solution makes them rows of U, and products update the rest of the active rows.
 
+LAPACK exchanges rows, and the first of equal entries is its pivot. So each row has the rank that
+exchanges would give it: the row in the place of a pivot takes the rank of that pivot. Equal
+entries, and the rows left over by the zero columns that make a tall matrix square, are then in the
+order of LAPACK.
+
 A row of a complex matrix has the real and imaginary parts of each number as neighbours. A step
 eliminates one complex column, which is two columns: it subtracts multiples of the pivot row and of
 i times the pivot row. U has the rows of the real form: each row is followed by i times itself. So
@@ -14,14 +19,14 @@ the products is that for real numbers.
 
 Layout   A, P and U as block matrices, rows on partitions; a complex U in real form
 Limits   square, order at most 1024, for which four matrices take 128 KiB of each partition, or 512
-         if complex, for which they take 96 KiB. Largest entries near 1. A pivot is the first entry
-         of its column that is at least 1 - 2^-16 of the largest one. The size of a complex number
+         if complex, for which they take 96 KiB. Largest entries near 1. A pivot is the entry of the
+         first rank that is at least 1 - 2^-16 of the largest one. The size of a complex number
          is |re| + |im|, as in LAPACK. It is between the modulus and sqrt(2) times the modulus. So
          entries of L are at most sqrt(2) / (1 - 2^-16), and a step multiplies the largest modulus
          by about 1 + sqrt(2) at most; the factor for real numbers is 2. A singular matrix has a
          zero, or nearly zero, on the diagonal of U
-Cost     for b = n / 128: n steps of about 27 + 2 b instructions on columns, and about b^3 products
-         of 128 x 128 x 512; 38 + 3 b and 4 b^3 if complex
+Cost     for b = n / 128: n steps of about 30 + 2 b instructions on columns, and about b^3 products
+         of 128 x 128 x 512; 41 + 3 b and 4 b^3 if complex
 Lever    pivots are selected by products and masks, without moving rows
 """
 
@@ -113,8 +118,15 @@ def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
         pad_diagonal(x, n, step)
         active = nl.ndarray((height, blocks), dtype=nl.float32, buffer=nl.sbuf)
         nisa.memset(dst=active, value=1.0)
+        first = nl.ndarray((height, blocks), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.iota(
+            dst=first,
+            pattern=[[-height, blocks]],
+            offset=height * blocks,
+            channel_multiplier=-1,
+        )
         for k in range(panels):
-            factor_panel(x, p, active, k, width, step)
+            factor_panel(x, p, active, first, k, width, step)
             finish_panel(x, p, u, active, k, table, pairs)
         store_matrix(p_out, q, p)
         store_lower(l_out, q, x, p, table.eye[0:width, 0:width], step)
@@ -123,31 +135,27 @@ def lu(a: Tile, paired: bool = False) -> tuple[Tile, Tile, Tile]:
     return p_out, l_out, u_out
 
 
-def factor_panel(x: Tile, p: Tile, active: Tile, k: int, width: int, step: int) -> None:
+def factor_panel(
+    x: Tile, p: Tile, active: Tile, first: Tile, k: int, width: int, step: int
+) -> None:
     """Eliminate the columns of panel ``k`` from active rows; store the multiples in their place.
 
     Args:
         x: The matrix.
         p: The permutation, of which panel ``k`` is written.
         active: Ones for rows that have not been pivots; pivots are removed.
+        first: Number of rows minus the rank of each active row, which is exchanged.
         k: The panel.
         width: Number of its columns.
         step: Columns per number: 1, or 2 for real and imaginary parts.
     """
     height, blocks = x.shape[0], x.shape[1]
-    first = nl.ndarray((height, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    # Larger for earlier rows, to break ties.
-    nisa.iota(
-        dst=first,
-        pattern=[[-height, blocks]],
-        offset=height * blocks,
-        channel_multiplier=-1,
-    )
     for c in range(0, width, step):
         j = k * width + c
         columns = nl.ndarray((height, blocks, step), dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_copy(dst=columns, src=x[0:height, 0:blocks, j : j + step])
-        chosen, largest = pivot_of(columns, active, first)
+        chosen, largest, taken = pivot_of(columns, active, first)
+        exchange_ranks(first, taken, j // step)
         each = [[blocks, height], [1, blocks], [0, step]]
         nisa.tensor_copy(
             dst=p[0:height, 0:blocks, j : j + step], src=chosen.ap(pattern=each, offset=0)
@@ -290,11 +298,33 @@ def keep_multiples(x: Tile, columns: Tile, multiples: Tile, remaining: Tile, j: 
     )
 
 
-def pivot_of(columns: Tile, active: Tile, first: Tile) -> tuple[Tile, Tile]:
-    """Return a one at the pivot of a column and zeros elsewhere, and the largest active size.
+def exchange_ranks(first: Tile, taken: Tile, rank: int) -> None:
+    """Give the rank of a pivot to the row that has the rank ``rank``, which the pivot takes.
 
-    The pivot is the first active entry whose size is at least ``NEARLY_LARGEST`` times the largest.
-    The size of a complex number is the sum of the magnitudes of its parts, as in LAPACK.
+    The pivot keeps its value of ``first``, which is not read again.
+
+    Args:
+        first: Number of rows minus ranks.
+        taken: The value of the pivot, on all partitions.
+        rank: The number of pivots before.
+    """
+    height, blocks = first.shape
+    value = float(height * blocks - rank)
+    change = nl.ndarray((height, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(dst=change, data=taken, op0=nl.subtract, operand0=value)
+    moved = nl.ndarray((height, blocks), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.tensor_scalar(
+        dst=moved, data=first, op0=nl.equal, operand0=value, op1=nl.multiply, operand1=change
+    )
+    nisa.tensor_tensor(dst=first, data1=first, data2=moved, op=nl.add)
+
+
+def pivot_of(columns: Tile, active: Tile, first: Tile) -> tuple[Tile, Tile, Tile]:
+    """Return a one at the pivot of a column and zeros elsewhere, the largest size, ``first``.
+
+    The pivot is the active entry with the largest ``first`` among those whose size is at least
+    ``NEARLY_LARGEST`` times the largest active size. That ``first`` is the third result. The size
+    of a complex number is the sum of the magnitudes of its parts, as in LAPACK.
     """
     width, blocks, step = columns.shape
     magnitudes = nl.ndarray((width, blocks, step), dtype=nl.float32, buffer=nl.sbuf)
@@ -318,11 +348,10 @@ def pivot_of(columns: Tile, active: Tile, first: Tile) -> tuple[Tile, Tile]:
         op1=nl.multiply,
         operand1=first,
     )
+    taken = largest_across(candidates)
     chosen = nl.ndarray((width, blocks), dtype=nl.float32, buffer=nl.sbuf)
-    nisa.tensor_scalar(
-        dst=chosen, data=candidates, op0=nl.equal, operand0=largest_across(candidates)
-    )
-    return chosen, largest
+    nisa.tensor_scalar(dst=chosen, data=candidates, op0=nl.equal, operand0=taken)
+    return chosen, largest, taken
 
 
 def largest_across(x: Tile) -> Tile:

@@ -5,9 +5,11 @@ import pytest
 import scipy.linalg
 import torch
 
+import trnsolver
 from each_case import each_case
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.numbers.planes import parts
+from trnsci.core.testing import launched, strict_simulation
 from trnsolver._eigen.tournament import packed_tables, sweep_bound
 from trnsolver._factors.forms import joined_blocks
 from trnsolver._kernels import limits
@@ -163,6 +165,47 @@ def test_lu_of_singular_matrices(name):
     p, lower, upper = (x[0] for x in run(lu, "gen3", a[None]))
     assert np.array_equal(p @ lower @ upper, a)
     assert (np.diag(upper) == 0).any()
+
+
+def exact_problems(shape, count, complex_too=False):
+    """Matrices of small integers, with equal entries and dependent rows, and LAPACK's factors.
+
+    Those are returned whose factors are multiples of 1/64, so that nothing is rounded.
+    """
+    rng, found = np.random.default_rng(shape), []
+    while len(found) < count:
+        a = rng.integers(-1, 2, shape) + (1j * rng.integers(-1, 2, shape) if complex_too else 0)
+        factors = scipy.linalg.lu(a)
+        numbers = np.concatenate([x.ravel().astype(complex).view(float) for x in factors]) * 64
+        if np.array_equal(numbers, numbers.round()):
+            found.append((a, factors))
+    return found
+
+
+@each_case("generation", GENERATIONS)
+@each_case(
+    ("shape", "complex_too"),
+    [((2, 2), True), ((5, 3), False), ((6, 6), False), ((9, 2), True), ((3, 7), False)],
+)
+def test_lu_has_the_order_of_lapack_for_equal_entries_and_left_over_rows(
+    shape, complex_too, generation
+):
+    problems = exact_problems(shape, 12, complex_too)
+    dtype = torch.complex64 if complex_too else torch.float32
+    a = torch.from_numpy(np.stack([a for a, _ in problems])).to(dtype)
+    with trnsolver.backend("simulator"), strict_simulation(generation), launched("lu"):
+        found = trnsolver.lu(a)
+    for k, (_, factors) in enumerate(problems):
+        for got, want in zip(found, factors, strict=True):
+            assert np.array_equal(got[k].numpy(), want)
+
+
+@pytest.mark.slow
+def test_lu_has_the_order_of_lapack_in_several_blocks():
+    a = np.random.default_rng(8).standard_normal((300, 40)).astype(np.float32)
+    with trnsolver.backend("simulator"):
+        found = trnsolver.lu(torch.from_numpy(a)).P
+    assert np.array_equal(found.numpy(), scipy.linalg.lu(a)[0])
 
 
 def complex_normal(*shape):

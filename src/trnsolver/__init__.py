@@ -8,6 +8,7 @@ from trnsci import __version__ as __version__
 from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
 from trnsolver._library import LIBRARY
+from trnsolver.banded import solve_banded, solve_tridiagonal
 from trnsolver.direct import det, inv, inv_spd, lstsq, pinv, slogdet, solve, solve_spd
 from trnsolver.eigen import eigh, eigh_generalized, eigvalsh
 from trnsolver.errors import (
@@ -96,7 +97,9 @@ __all__ = [
     "set_backend",
     "slogdet",
     "solve",
+    "solve_banded",
     "solve_spd",
+    "solve_tridiagonal",
     "ssor_preconditioner",
     "svd",
     "svdvals",

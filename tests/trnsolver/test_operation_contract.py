@@ -108,6 +108,12 @@ SAMPLES = (
         (SMALL, 1 + SMALL, SIDE[:, None], 1 + SIDE[:, None]),
         backward_launches=False,
     ),
+    Sample(
+        "solve_tridiagonal",
+        lambda a, b: trnsolver.solve_tridiagonal(a[0, 1:], 3 + a[1], a[2, :-1], b),
+        (SMALL, SIDE),
+        500,
+    ),
     # The sign alone has a constant norm, of which the gradient would be zero.
     Sample(
         "msign", lambda a: a * trnsolver.msign(a, 3, 3, on_failure="ignore"), (APART,), 5000, False

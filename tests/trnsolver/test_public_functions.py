@@ -70,7 +70,13 @@ class TestPublicFunctions(PublicContract):
         "qr": (lambda a: squared(ts.qr(a)), TALL),
         "slogdet": (lambda a: ts.slogdet(a)[1], APART),
         "solve": (ts.solve, APART, V),
+        "solve_banded": (lambda a, b: ts.solve_banded((1, 1), a, b), APART.roll(1, 0), V),
         "solve_spd": (lambda a, b: ts.solve_spd(positive(a), b), APART, V),
+        "solve_tridiagonal": (
+            lambda a, b: ts.solve_tridiagonal(a[0, 1:], a.diagonal(), a[2, :-1], b),
+            APART,
+            V,
+        ),
         "svd": (lambda a: squared(ts.svd(a)), TALL),
         "svdvals": (ts.svdvals, TALL),
     }
@@ -89,7 +95,7 @@ ON_EMPTY = {
     **{
         name: of_square(name)
         for name in TestPublicFunctions.calls
-        if name not in ("eigh_generalized", "inv_sqrt_spd_ns")
+        if name not in ("eigh_generalized", "inv_sqrt_spd_ns", "solve_banded", "solve_tridiagonal")
     },
     **{
         name: with_side(name)
@@ -97,6 +103,10 @@ ON_EMPTY = {
     },
     "eigh_generalized": lambda a: ts.eigh_generalized(a, a),
     "inv_sqrt_spd_ns": lambda a: ts.inv_sqrt_spd_ns(a)[:1],
+    "solve_banded": lambda a: ts.solve_banded((1, 1), torch.stack([a.sum(-2)] * 3, -2), a.sum(-1)),
+    "solve_tridiagonal": lambda a: ts.solve_tridiagonal(
+        a.sum(-2)[..., 1:], a.sum(-2), a.sum(-2)[..., 1:], a.sum(-1)
+    ),
 }
 
 

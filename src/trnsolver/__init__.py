@@ -21,6 +21,7 @@ from trnsolver.errors import (
     NotPositiveDefiniteError,
     SingularMatrixError,
 )
+from trnsolver.exponential import expm_multiply
 from trnsolver.factor import cholesky, cholqr2, lu, qr, schur, svd, svdvals
 from trnsolver.functions import (
     expm,
@@ -33,6 +34,7 @@ from trnsolver.functions import (
 from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residuals
 from trnsolver.lobpcg import lobpcg
 from trnsolver.operators import LinearOperator
+from trnsolver.powers import matrix_power, sqrtm
 from trnsolver.preconditioners import (
     block_jacobi_preconditioner,
     ichol_preconditioner,
@@ -40,6 +42,7 @@ from trnsolver.preconditioners import (
     ssor_preconditioner,
 )
 from trnsolver.randomized import eigh_randomized, hutch_plus_plus, nystrom, rsvd
+from trnsolver.tridiagonal import eigh_tridiagonal
 
 if TYPE_CHECKING:
     from trnsolver import distributed as distributed
@@ -69,8 +72,10 @@ __all__ = [
     "eigh",
     "eigh_generalized",
     "eigh_randomized",
+    "eigh_tridiagonal",
     "eigvalsh",
     "expm",
+    "expm_multiply",
     "fgmres",
     "get_backend",
     "gmres",
@@ -84,6 +89,7 @@ __all__ = [
     "lobpcg",
     "lstsq",
     "lu",
+    "matrix_power",
     "minres",
     "msign",
     "nystrom",
@@ -100,6 +106,7 @@ __all__ = [
     "solve_banded",
     "solve_spd",
     "solve_tridiagonal",
+    "sqrtm",
     "ssor_preconditioner",
     "svd",
     "svdvals",

@@ -108,6 +108,7 @@ SAMPLES = (
         (SMALL, 1 + SMALL, SIDE[:, None], 1 + SIDE[:, None]),
         backward_launches=False,
     ),
+    Sample("matrix_power", lambda a: trnsolver.matrix_power(a, 3), (APART,), 500),
     Sample(
         "solve_tridiagonal",
         lambda a, b: trnsolver.solve_tridiagonal(a[0, 1:], 3 + a[1], a[2, :-1], b),
@@ -146,6 +147,7 @@ COMPLEX = (
     Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (APART, TURNED), 500, False),
     Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (TALL, TURNED_TALL), 500, False),
     Sample("lu", complex_(lambda a: trnsolver.lu(a.mT)[1:]), (TALL, TURNED_TALL), 500, False),
+    Sample("matrix_power", complex_(lambda a: trnsolver.matrix_power(a, 3)), (APART, TURNED), 500),
     Sample("lu", complex_(trnsolver.inv), (APART, TURNED), 2000, False),
     Sample(
         "inv_sqrt_spd_ns",

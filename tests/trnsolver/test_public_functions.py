@@ -49,8 +49,13 @@ class TestPublicFunctions(PublicContract):
             APART,
             SMALL,
         ),
+        "eigh_tridiagonal": (
+            lambda a: squared(ts.eigh_tridiagonal(a.diagonal(), a[0, 1:])),
+            APART,
+        ),
         "eigvalsh": (lambda a: ts.eigvalsh(symmetric(a)), APART),
         "expm": (ts.expm, APART),
+        "expm_multiply": (ts.expm_multiply, APART, V),
         "fgmres": (lambda a, b: ts.fgmres(a, b, **EXACT).x, APART, V),
         "gmres": (lambda a, b: ts.gmres(a, b, **EXACT).x, APART, V),
         "inv": (ts.inv, APART),
@@ -62,6 +67,7 @@ class TestPublicFunctions(PublicContract):
         ),
         "lstsq": (lambda a, b: ts.lstsq(a, b).solution, TALL, (4,)),
         "lu": (lambda a: ts.lu(a)[1:], APART),
+        "matrix_power": (lambda a: ts.matrix_power(a, 3), APART),
         "minres": (lambda a, b: ts.minres(symmetric(a), b, **EXACT).x, APART, V),
         "msign": (ts.msign, APART),
         "orthogonalize": (lambda a: ts.orthogonalize(a, dtype=torch.float64), APART),
@@ -77,6 +83,7 @@ class TestPublicFunctions(PublicContract):
             APART,
             V,
         ),
+        "sqrtm": (ts.sqrtm, APART),
         "svd": (lambda a: squared(ts.svd(a)), TALL),
         "svdvals": (ts.svdvals, TALL),
     }
@@ -96,11 +103,15 @@ ON_EMPTY = {
         name: of_square(name)
         for name in TestPublicFunctions.calls
         if name not in ("eigh_generalized", "inv_sqrt_spd_ns", "solve_banded", "solve_tridiagonal")
+        and name not in ("eigh_tridiagonal", "matrix_power")
     },
     **{
         name: with_side(name)
         for name in ("bicgstab", "cg", "fgmres", "gmres", "lstsq", "minres", "solve", "solve_spd")
     },
+    "expm_multiply": with_side("expm_multiply"),
+    "eigh_tridiagonal": lambda a: ts.eigh_tridiagonal(a.sum(-2), a.sum(-2)[..., 1:]),
+    "matrix_power": lambda a: ts.matrix_power(a, 2),
     "eigh_generalized": lambda a: ts.eigh_generalized(a, a),
     "inv_sqrt_spd_ns": lambda a: ts.inv_sqrt_spd_ns(a)[:1],
     "solve_banded": lambda a: ts.solve_banded((1, 1), torch.stack([a.sum(-2)] * 3, -2), a.sum(-1)),

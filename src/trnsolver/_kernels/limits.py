@@ -24,6 +24,8 @@ CG_ORDER = 16 * TILE
 """One matrix of this order takes 128 KiB."""
 ROOT_ORDER = 7 * TILE
 """Six matrices of this order take 147 KiB."""
+POWER_ORDER = 9 * TILE
+"""Three matrices of this order take 122 KiB."""
 TRIDIAGONAL_ORDER = 16 * TILE
 """The steps of one right-hand side of this order take 100 KiB."""
 SVD_COLUMNS = 8 * TILE
@@ -120,3 +122,12 @@ def tridiagonal_instructions(n: int, columns: int) -> int:
     """Return the approximate program length for one system, of 128 in a tile."""
     steps, chunks = n.bit_length(), -(-columns // tridiagonal_columns(n))
     return -(-steps * (11 + 11 * chunks) // TILE)
+
+
+def power_instructions(n: int, exponent: int) -> int:
+    """Return the approximate program length for one matrix."""
+    b = _blocks(n)
+    products = exponent.bit_length() + exponent.bit_count() - 2
+    # Strips of columns for which a product waits for its results in PSUM.
+    strips = b * -(-b // 4)
+    return products * (b * b * strips // b + b * b) + 20 * b * b * exponent.bit_length() + 4 * b

@@ -113,7 +113,7 @@ def solve_banded(l_and_u: tuple[int, int], ab: Tensor, b: Tensor) -> Tensor:
         )
     bands = inside(lower, upper, ab)
     finite(name, "ab", bands)
-    if lower == upper == 1 and ab.shape[-1]:
+    if lower == upper == 1 and ab.shape[-1] and kernels_wanted():
         above, d, below = bands.unbind(-2)
         return _solution(name, (below[..., :-1], d, above[..., 1:]), ab.shape[-1], b)
     if kernels_wanted() and b.numel():

@@ -27,10 +27,12 @@ def shifted(values: Tensor, step: int) -> Tensor:
 
 def inside(lower: int, upper: int, ab: Tensor) -> Tensor:
     """Return bands with zeros for the elements that are outside of the matrix."""
-    row = torch.arange(-upper, lower + 1, device=ab.device).unsqueeze(-1)
-    column = torch.arange(ab.shape[-1], device=ab.device)
-    within = (row + column >= 0) & (row + column < ab.shape[-1])
-    return torch.where(within, ab, torch.zeros((), dtype=ab.dtype, device=ab.device))
+    bands, n = ab.clone(), ab.shape[-1]
+    for distance in range(1, upper + 1):
+        bands[..., upper - distance, : min(distance, n)] = 0
+    for distance in range(1, lower + 1):
+        bands[..., upper + distance, max(n - distance, 0) :] = 0
+    return bands
 
 
 def adjoint(lower: int, upper: int, ab: Tensor) -> tuple[int, int, Tensor]:
@@ -77,8 +79,10 @@ def _by_lapack(lower: int, upper: int, ab: Any, b: Any) -> Any:
         *_, x, info = solve(ab[2, :-1], ab[1], ab[0, 1:], b)
     else:
         (solve,) = get_lapack_funcs(("gbsv",), (ab, b))
-        rows = np.zeros((lower, ab.shape[-1]), ab.dtype)  # which LAPACK fills in
-        *_, x, info = solve(lower, upper, np.concatenate([rows, ab]), b)
+        # LAPACK stores columns, and fills further rows in.
+        rows = np.zeros((2 * lower + upper + 1, ab.shape[-1]), ab.dtype, order="F")
+        rows[lower:] = ab
+        *_, x, info = solve(lower, upper, rows, b, overwrite_ab=True)
     if info > 0:
         raise SingularMatrixError("a pivot is zero")
     return np.ascontiguousarray(x)

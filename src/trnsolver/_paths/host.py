@@ -16,6 +16,7 @@ from torch.compiler import is_compiling
 
 from trnsci.core.backend.derivatives import make_node
 from trnsci.core.interop import constant_to_compile
+from trnsci.core.numbers.values import inert
 from trnsolver._paths.batches import folded
 
 
@@ -49,6 +50,8 @@ class HostRoutine:
 
     def __call__(self, *args: Any) -> Any:
         """Return the results, with derivatives."""
+        if inert(*(arg for arg in args if isinstance(arg, torch.Tensor))):
+            return self._run(*args)
         self.register()
         return self._operator(*args) if is_compiling() else self._node(*args)
 

@@ -11,6 +11,7 @@ import torch
 import trnsolver
 from each_case import each_case
 from pairwise import pairwise
+from trnsci.core.backend.launch import Launcher
 from trnsci.core.counters import counts
 from trnsci.core.errors import (
     BackendError,
@@ -332,6 +333,24 @@ def test_no_solution_with_a_large_residual_is_returned():
             assert norm_error(dense(*matrix), b[:, None], x[:, None]) <= limit
     assert ran
     assert fell
+
+
+def test_noise_in_place_of_the_kernels_solution_is_not_returned(simulator, monkeypatch):
+    def noise(self, kernel, *arguments):
+        return random_tensor(*arguments[-1].shape, seed=11)
+
+    b = torch.ones(16)
+    matrix = definite(16)
+    with launched("cyclic_reduction"):
+        want = trnsolver.solve_tridiagonal(*matrix, b)
+    monkeypatch.setattr(Launcher, "__call__", noise)
+    with LIBRARY.requiring("1"), pytest.raises(KernelError, match="needs pivots"):
+        trnsolver.solve_tridiagonal(*matrix, b)
+    with pytest.warns(NkiFallbackWarning, match="needs pivots"):
+        x = trnsolver.solve_tridiagonal(*matrix, b)
+    condition = float(torch.linalg.cond(dense(*matrix)))
+    bound = 24 * condition * unit_roundoff(torch.float32) * float(want.abs().max())
+    assert float((x - want).abs().max()) <= bound
 
 
 @pytest.mark.filterwarnings("ignore::trnsci.core.errors.NkiFallbackWarning")

@@ -21,6 +21,7 @@ from trnsci.core.examples import Case, example
 from trnsci.core.interop import is_fake
 from trnsci.core.numbers.values import finite
 from trnsci.core.testing import random_tensor, unit_roundoff
+from trnsci.core.tiles.hardware import TILE
 from trnsolver._library import kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths.arguments import at_level, in_full_precision, restored, singular
@@ -28,6 +29,9 @@ from trnsolver._paths.bands import BANDED, inside
 from trnsolver._paths.batches import root_of_power
 
 __all__ = ["solve_banded", "solve_tridiagonal"]
+
+_TOGETHER = 1024
+"""Largest order of small systems that share a partition."""
 
 
 @in_full_precision
@@ -227,7 +231,8 @@ def _tridiagonal_launch(launch: Launcher, dl: Tensor, d: Tensor, du: Tensor, b: 
     """Return x (b, n, k), whose residual is checked.
 
     Rows and columns are divided by powers of two, so that the diagonal is near 1. That is exact and
-    does not change which matrices elimination without pivots solves.
+    does not change which matrices elimination without pivots solves. More than 128 small systems
+    share partitions, as one system with zeros between them: instructions are then long enough.
     """
     from trnsolver._kernels.cyclic_reduction import cyclic_reduction
     from trnsolver._kernels.limits import tridiagonal_instructions
@@ -238,9 +243,19 @@ def _tridiagonal_launch(launch: Launcher, dl: Tensor, d: Tensor, du: Tensor, b: 
     sides = b / root.unsqueeze(-1)
     size = root_of_power(sides.abs().amax(1, keepdim=True))
     sides = sides / size / size
-    kernel, length = on_both_cores(launch, cyclic_reduction), tridiagonal_instructions(*b.shape[1:])
-    padded = pad(dl, (1, 0)), d, pad(du, (0, 1)), sides.mT.contiguous()
-    x = batches.launched(launch, kernel, padded, length).mT
+    below, above = pad(dl, (1, 0)), pad(du, (0, 1))
+    batch, n, columns = sides.shape
+    together = max(1, min(-(-batch // TILE), _TOGETHER // n))
+    more = -batch % together
+    rows = [
+        pad(rows, (0, 0, 0, more), value=fill) for rows, fill in ((below, 0), (d, 1), (above, 0))
+    ]
+    diagonals = (row.reshape(-1, together * n) for row in rows)
+    right = pad(sides, (0, 0, 0, 0, 0, more)).reshape(-1, together * n, columns).mT.contiguous()
+    kernel = on_both_cores(launch, cyclic_reduction)
+    length = tridiagonal_instructions(together * n, columns)
+    x = batches.launched(launch, kernel, (*diagonals, right), length).mT
+    x = x.reshape(-1, n, columns)[:batch]
     _check_residual(dl, d, du, sides, x)
     return x * size * size / root.unsqueeze(-1)
 

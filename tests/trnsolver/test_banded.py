@@ -252,6 +252,15 @@ def test_positive_definite_systems_run_on_the_kernel(simulator, n):
     assert backward_error(dense(*matrix), b, x) <= limit
 
 
+@pytest.mark.parametrize(("batch", "n", "columns"), [(129, 3, 1), (300, 33, 2), (257, 600, 1)])
+def test_small_systems_share_partitions(simulator, batch, n, columns):
+    matrix, b = definite(n, batch), random_tensor(batch, n, columns, seed=3)
+    with launched("cyclic_reduction"):
+        x = trnsolver.solve_tridiagonal(*matrix, b)
+    limit = 4 * (n.bit_length() + 2) * unit_roundoff(torch.float32)
+    assert backward_error(dense(*matrix), b, x) <= limit
+
+
 def test_graded_systems_run_on_the_kernel(simulator):
     """Scaling rows and columns by powers of two changes no rounding, whatever the magnitudes."""
     matrix, b = definite(16), random_tensor(16, seed=3)

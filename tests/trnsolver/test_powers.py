@@ -63,15 +63,15 @@ def test_powers_run_on_the_kernel_with_their_gradients():
 
 
 def test_the_first_refused_order():
-    a = torch.eye(1153)
+    a = torch.eye(1025)
     with trnsolver.backend("simulator"):
         before = counts()
         with refusals_expected():
             trnsolver.matrix_power(a, 2)
         assert [reason for _, reason in (counts() - before).refusals] == [
-            "the kernel takes orders up to 1152"
+            "the kernel takes orders up to 1024"
         ]
-        with LIBRARY.requiring("1"), pytest.raises(BackendError, match="orders up to 1152"):
+        with LIBRARY.requiring("1"), pytest.raises(BackendError, match="orders up to 1024"):
             trnsolver.matrix_power(a, 2)
 
 

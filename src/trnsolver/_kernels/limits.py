@@ -24,8 +24,8 @@ CG_ORDER = 16 * TILE
 """One matrix of this order takes 128 KiB."""
 ROOT_ORDER = 7 * TILE
 """Six matrices of this order take 147 KiB."""
-POWER_ORDER = 9 * TILE
-"""Three matrices of this order take 122 KiB."""
+POWER_ORDER = 8 * TILE
+"""A product in place has a PSUM bank for each block of rows. Three matrices take 96 KiB."""
 TRIDIAGONAL_ORDER = 16 * TILE
 """The steps of one right-hand side of this order take 100 KiB."""
 SVD_COLUMNS = 8 * TILE

@@ -4,8 +4,8 @@ The binary digits of the exponent decide which squares are multiplied. The power
 commute, so that the transpose of the square is the left operand of both products.
 
 Layout   block matrices (see ``block_matrix``): the square, its transpose and the power
-Limits   order at most 1152, whose three matrices take 122 KiB of each partition; exponents are at
-         least 1 and constants of the program
+Limits   order at most 1024, whose blocks of rows fill the eight PSUM banks; exponents are at least
+         1 and constants of the program
 Cost     a product of n^3 terms and a transpose for each digit after the first, and a product for
          each further digit that is 1
 Lever    one read and one write; products replace their operand strip by strip, so that three

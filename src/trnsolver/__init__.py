@@ -8,6 +8,7 @@ from trnsci import __version__ as __version__
 from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
 from trnsolver._library import LIBRARY
+from trnsolver.banded import solve_banded, solve_tridiagonal
 from trnsolver.direct import det, inv, inv_spd, lstsq, pinv, slogdet, solve, solve_spd
 from trnsolver.eigen import eigh, eigh_generalized, eigvalsh
 from trnsolver.errors import (
@@ -20,6 +21,7 @@ from trnsolver.errors import (
     NotPositiveDefiniteError,
     SingularMatrixError,
 )
+from trnsolver.exponential import expm_multiply
 from trnsolver.factor import cholesky, cholqr2, lu, qr, schur, svd, svdvals
 from trnsolver.factored import cho_factor, cholesky_solve, lu_factor, lu_solve
 from trnsolver.functions import (
@@ -34,6 +36,7 @@ from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residu
 from trnsolver.lobpcg import lobpcg
 from trnsolver.nonsymmetric import eig, eigvals
 from trnsolver.operators import LinearOperator
+from trnsolver.powers import matrix_power, sqrtm
 from trnsolver.preconditioners import (
     block_jacobi_preconditioner,
     ichol_preconditioner,
@@ -41,6 +44,7 @@ from trnsolver.preconditioners import (
     ssor_preconditioner,
 )
 from trnsolver.randomized import eigh_randomized, hutch_plus_plus, nystrom, rsvd
+from trnsolver.tridiagonal import eigh_tridiagonal
 
 if TYPE_CHECKING:
     from trnsolver import distributed as distributed
@@ -73,9 +77,11 @@ __all__ = [
     "eigh",
     "eigh_generalized",
     "eigh_randomized",
+    "eigh_tridiagonal",
     "eigvals",
     "eigvalsh",
     "expm",
+    "expm_multiply",
     "fgmres",
     "get_backend",
     "gmres",
@@ -91,6 +97,7 @@ __all__ = [
     "lu",
     "lu_factor",
     "lu_solve",
+    "matrix_power",
     "minres",
     "msign",
     "nystrom",
@@ -104,7 +111,10 @@ __all__ = [
     "set_backend",
     "slogdet",
     "solve",
+    "solve_banded",
     "solve_spd",
+    "solve_tridiagonal",
+    "sqrtm",
     "ssor_preconditioner",
     "svd",
     "svdvals",

@@ -17,6 +17,7 @@ from trnsci.core.errors import BackendError
 
 NO_KERNEL = "the function has no kernel"
 UNKNOWN = {
+    "trnsolver.expm_multiply",
     "trnsolver.lobpcg",
     "trnsparse.cg",
     "trnsparse.minres",

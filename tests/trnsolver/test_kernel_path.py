@@ -114,6 +114,11 @@ CALLS = {
         lambda: torch.linalg.multi_dot(list(trnsolver.cholqr2(TALL))),
         TALL,
     ),
+    "matrix_power": (
+        ["matrix_power"],
+        lambda: trnsolver.matrix_power(POSITIVE, 5),
+        torch.linalg.matrix_power(POSITIVE.double(), 5),
+    ),
     "msign": (["msign"], lambda: trnsolver.msign(GENERAL), None),
     "cg": (
         ["conjugate_gradients"],

@@ -115,6 +115,13 @@ SAMPLES = (
         (SMALL, 1 + SMALL, SIDE[:, None], 1 + SIDE[:, None]),
         backward_launches=False,
     ),
+    Sample("matrix_power", lambda a: trnsolver.matrix_power(a, 3), (APART,), 500),
+    Sample(
+        "solve_tridiagonal",
+        lambda a, b: trnsolver.solve_tridiagonal(a[0, 1:], 3 + a[1], a[2, :-1], b),
+        (SMALL, SIDE),
+        500,
+    ),
     # The sign alone has a constant norm, of which the gradient would be zero.
     Sample(
         "msign", lambda a: a * trnsolver.msign(a, 3, 3, on_failure="ignore"), (APART,), 5000, False
@@ -153,6 +160,7 @@ COMPLEX = (
     Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (APART, TURNED), 500, False),
     Sample("lu", complex_(lambda a: trnsolver.lu(a)[1:]), (TALL, TURNED_TALL), 500, False),
     Sample("lu", complex_(lambda a: trnsolver.lu(a.mT)[1:]), (TALL, TURNED_TALL), 500, False),
+    Sample("matrix_power", complex_(lambda a: trnsolver.matrix_power(a, 3)), (APART, TURNED), 500),
     Sample("lu", complex_(trnsolver.inv), (APART, TURNED), 2000, False),
     Sample(
         "inv_sqrt_spd_ns",

@@ -57,8 +57,13 @@ class TestPublicFunctions(PublicContract):
             SMALL,
         ),
         "eigvals": (lambda a: ts.eigvals(a).real, APART),
+        "eigh_tridiagonal": (
+            lambda a: squared(ts.eigh_tridiagonal(a.diagonal(), a[0, 1:])),
+            APART,
+        ),
         "eigvalsh": (lambda a: ts.eigvalsh(symmetric(a)), APART),
         "expm": (ts.expm, APART),
+        "expm_multiply": (ts.expm_multiply, APART, V),
         "fgmres": (lambda a, b: ts.fgmres(a, b, **EXACT).x, APART, V),
         "gmres": (lambda a, b: ts.gmres(a, b, **EXACT).x, APART, V),
         "inv": (ts.inv, APART),
@@ -72,6 +77,7 @@ class TestPublicFunctions(PublicContract):
         "lu_factor": (lambda a: ts.lu_factor(a).LU, APART),
         "lu_solve": (lambda a, b: ts.lu_solve(ts.lu_factor(a), b, trans="T"), APART, V),
         "lu": (lambda a: ts.lu(a)[1:], APART),
+        "matrix_power": (lambda a: ts.matrix_power(a, 3), APART),
         "minres": (lambda a, b: ts.minres(symmetric(a), b, **EXACT).x, APART, V),
         "msign": (ts.msign, APART),
         "orthogonalize": (lambda a: ts.orthogonalize(a, dtype=torch.float64), APART),
@@ -80,7 +86,14 @@ class TestPublicFunctions(PublicContract):
         "qr": (lambda a: squared(ts.qr(a)), TALL),
         "slogdet": (lambda a: ts.slogdet(a)[1], APART),
         "solve": (ts.solve, APART, V),
+        "solve_banded": (lambda a, b: ts.solve_banded((1, 1), a, b), APART.roll(1, 0), V),
         "solve_spd": (lambda a, b: ts.solve_spd(positive(a), b), APART, V),
+        "solve_tridiagonal": (
+            lambda a, b: ts.solve_tridiagonal(a[0, 1:], a.diagonal(), a[2, :-1], b),
+            APART,
+            V,
+        ),
+        "sqrtm": (ts.sqrtm, APART),
         "svd": (lambda a: squared(ts.svd(a)), TALL),
         "svdvals": (ts.svdvals, TALL),
     }
@@ -99,7 +112,8 @@ ON_EMPTY = {
     **{
         name: of_square(name)
         for name in TestPublicFunctions.calls
-        if name not in ("eigh_generalized", "inv_sqrt_spd_ns")
+        if name not in ("eigh_generalized", "inv_sqrt_spd_ns", "solve_banded", "solve_tridiagonal")
+        and name not in ("eigh_tridiagonal", "matrix_power")
     },
     **{
         name: with_side(name)
@@ -109,8 +123,15 @@ ON_EMPTY = {
     "eig": lambda a: [part.abs() for part in ts.eig(a)],
     "eigvals": lambda a: ts.eigvals(a).abs(),
     "lu_solve": lambda a: ts.lu_solve(ts.lu_factor(a), a.detach().sum(-1)),
+    "expm_multiply": with_side("expm_multiply"),
+    "eigh_tridiagonal": lambda a: ts.eigh_tridiagonal(a.sum(-2), a.sum(-2)[..., 1:]),
+    "matrix_power": lambda a: ts.matrix_power(a, 2),
     "eigh_generalized": lambda a: ts.eigh_generalized(a, a),
     "inv_sqrt_spd_ns": lambda a: ts.inv_sqrt_spd_ns(a)[:1],
+    "solve_banded": lambda a: ts.solve_banded((1, 1), torch.stack([a.sum(-2)] * 3, -2), a.sum(-1)),
+    "solve_tridiagonal": lambda a: ts.solve_tridiagonal(
+        a.sum(-2)[..., 1:], a.sum(-2), a.sum(-2)[..., 1:], a.sum(-1)
+    ),
 }
 
 

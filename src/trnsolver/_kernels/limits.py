@@ -24,6 +24,10 @@ CG_ORDER = 16 * TILE
 """One matrix of this order takes 128 KiB."""
 ROOT_ORDER = 7 * TILE
 """Six matrices of this order take 147 KiB."""
+POWER_ORDER = 8 * TILE
+"""A product in place has a PSUM bank for each block of rows. Three matrices take 96 KiB."""
+TRIDIAGONAL_ORDER = 16 * TILE
+"""The steps of one right-hand side of this order take 100 KiB."""
 SVD_COLUMNS = 8 * TILE
 """Largest number of columns: 16 groups of 64, whose pairs take 15 launches per sweep."""
 SVD_ROWS = 64 * TILE
@@ -47,6 +51,11 @@ def qr_bytes(rows: int, columns: int) -> int:
     width = block_width(rows)
     t, s = -(-rows // width), -(-columns // width)
     return 4 * width * (2 * s * t + s * s + s)
+
+
+def tridiagonal_columns(n: int) -> int:
+    """Return the number of right-hand sides of tridiagonal systems that are solved at a time."""
+    return max(1, (SBUF_BYTES // 4 - 9 * n) // (4 * n))
 
 
 # -- instructions for each matrix, or tile of matrices, of a batch ---------------------------------
@@ -107,3 +116,18 @@ def msign_instructions(rows: int, columns: int, steps: int) -> int:
 def cg_instructions(n: int) -> int:
     """Return the approximate program length for one system."""
     return 2 * _blocks(n) ** 2 + 20 * _blocks(n) ** 2 + 150
+
+
+def tridiagonal_instructions(n: int, columns: int) -> int:
+    """Return the approximate program length for one system, of 128 in a tile."""
+    steps, chunks = n.bit_length(), -(-columns // tridiagonal_columns(n))
+    return -(-steps * (11 + 11 * chunks) // TILE)
+
+
+def power_instructions(n: int, exponent: int) -> int:
+    """Return the approximate program length for one matrix."""
+    b = _blocks(n)
+    products = exponent.bit_length() + exponent.bit_count() - 2
+    # Strips of columns for which a product waits for its results in PSUM.
+    strips = b * -(-b // 4)
+    return products * (b * b * strips // b + b * b) + 20 * b * b * exponent.bit_length() + 4 * b

@@ -41,7 +41,7 @@ def working(value: Tensor) -> Tensor:
     return value.float() if value.dtype in _NARROW else value
 
 
-def _at_level(value: Tensor) -> Tensor:
+def at_level(value: Tensor) -> Tensor:
     """Return ``working``, of single precision in double at the level ``doublefloat``."""
     widens = CHOSEN.used and value.dtype in _SINGLE and LIBRARY.widening()
     return widest(value) if widens else working(value)
@@ -83,7 +83,7 @@ def any_matrix(function: str, name: str, value: Tensor) -> Tensor:
     tensor(function, name, value)
     floating(function, name, value)
     matrix(function, name, value)
-    return _at_level(value)
+    return at_level(value)
 
 
 def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
@@ -91,7 +91,7 @@ def square_matrix(function: str, name: str, value: Tensor) -> Tensor:
     tensor(function, name, value)
     floating(function, name, value)
     square(function, name, value)
-    return _at_level(value)
+    return at_level(value)
 
 
 def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Tensor, bool]:
@@ -115,7 +115,7 @@ def right_side(function: str, A: Tensor, B: Tensor, name: str = "B") -> tuple[Te
             f"{function}: the batch dimensions of A and {name} must broadcast, got "
             f"{tuple(A.shape)} and {tuple(B.shape)}"
         )
-    return _at_level(B), vectors
+    return at_level(B), vectors
 
 
 def columns_of(B: Tensor, vectors: bool) -> Tensor:

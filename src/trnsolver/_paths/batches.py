@@ -60,18 +60,25 @@ class Batched(Operation):
         return tuple(part.reshape(*batch, *part.shape[1:]) for part in found)
 
     def _folded(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
-        size = info.batch_size
-        sizes, flat = (size, 0), []
-        for arg, dim in zip(args, in_dims, strict=True):
-            if isinstance(arg, Tensor):
-                front = arg.expand(size, *arg.shape) if dim is None else arg.movedim(dim, 0)
-                sizes = size, front.shape[1]
-                arg = front.flatten(0, 1)
-            flat.append(arg)
-        result = self(*flat)
-        if isinstance(result, tuple):
-            return tuple(part.unflatten(0, sizes) for part in result), (0,) * len(result)
-        return result.unflatten(0, sizes), 0
+        return folded(self, info, in_dims, args)
+
+
+def folded(
+    function: Callable[..., Any], info: Any, in_dims: Sequence[int | None], args: Sequence[Any]
+) -> tuple[Any, Any]:
+    """Return the results of a function of batches under ``vmap``: it makes the batch larger."""
+    size = info.batch_size
+    sizes, flat = (size, 0), []
+    for arg, dim in zip(args, in_dims, strict=True):
+        if isinstance(arg, Tensor):
+            front = arg.expand(size, *arg.shape) if dim is None else arg.movedim(dim, 0)
+            sizes = size, front.shape[1]
+            arg = front.flatten(0, 1)
+        flat.append(arg)
+    result = function(*flat)
+    if isinstance(result, tuple):
+        return tuple(part.unflatten(0, sizes) for part in result), (0,) * len(result)
+    return result.unflatten(0, sizes), 0
 
 
 def cubes(factor: float) -> Callable[..., float]:

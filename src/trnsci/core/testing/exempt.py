@@ -31,6 +31,7 @@ _SAMPLERS = (
 )
 _ITERATIVE = (
     *("trnsolver.bicgstab", "trnsolver.cg", "trnsolver.fgmres", "trnsolver.gmres"),
+    "trnsolver.expm_multiply",
     *("trnsolver.minres", "trnsparse.cg", "trnsparse.chebyshev"),
     *("trnsparse.minres", "trnsparse.richardson"),
 )

@@ -30,6 +30,7 @@ from trnsolver.functions import (
     polar,
 )
 from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residuals
+from trnsolver.lanczos import eigsh
 from trnsolver.lobpcg import lobpcg
 from trnsolver.operators import LinearOperator
 from trnsolver.preconditioners import (
@@ -68,6 +69,7 @@ __all__ = [
     "eigh",
     "eigh_generalized",
     "eigh_randomized",
+    "eigsh",
     "eigvalsh",
     "expm",
     "fgmres",

@@ -30,7 +30,7 @@ from trnsolver.functions import (
     polar,
 )
 from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residuals
-from trnsolver.lanczos import eigsh
+from trnsolver.lanczos import eigsh, svds
 from trnsolver.lobpcg import lobpcg
 from trnsolver.operators import LinearOperator
 from trnsolver.preconditioners import (
@@ -101,6 +101,7 @@ __all__ = [
     "solve_spd",
     "ssor_preconditioner",
     "svd",
+    "svds",
     "svdvals",
 ]
 

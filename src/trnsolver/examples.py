@@ -20,6 +20,7 @@ _OF_A_MATRIX = (
 EXAMPLES: dict[str, Example] = {
     "block_jacobi_preconditioner": definite_example(2),
     "eigsh": example(torch.diag(torch.arange(1.0, 41.0)), 2),
+    "svds": example(torch.diag(torch.arange(1.0, 41.0)), 2),
     "lobpcg": example(torch.diag(torch.arange(1.0, 21.0)), 2),
     **{name: definite_example() for name in _OF_A_MATRIX},
     **{name: definite_system() for name in ("bicgstab", "fgmres", "gmres", "minres")},

@@ -1,6 +1,7 @@
 """A few eigenvalues or singular values of a large matrix by products, with bounds on their errors.
 
-``eigsh`` is the Lanczos method with thick restarts, of the matrix or of its shifted inverse.
+``eigsh`` is the Lanczos method with thick restarts, of the matrix or of its shifted inverse;
+``svds`` that of the smaller one of ``A^H A`` and ``A A^H``.
 """
 
 from __future__ import annotations
@@ -8,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Literal, Self
 
 import torch
 from torch import Tensor
@@ -16,7 +18,7 @@ from trnrand import Generator, normal
 from trnsci.core.arguments import also_spelled, floating, whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
-from trnsci.core.interop import with_forward_mode
+from trnsci.core.interop import with_forward_mode, without_transforms
 from trnsci.core.iterations import (
     IterationInfo,
     OnFailure,
@@ -35,7 +37,7 @@ from trnsolver._eigen.pair_derivatives import Pairs, with_derivatives
 from trnsolver._eigen.quality import InformedPairs
 from trnsolver._paths.arguments import chosen, in_full_precision, restored
 
-__all__ = ["BoundedEigenpairs", "LanczosInfo", "eigsh"]
+__all__ = ["BoundedEigenpairs", "LanczosInfo", "SingularTriplets", "eigsh", "svds"]
 
 _USUAL = 34
 """Vectors of the basis beyond k, by default: more take longer to orthogonalize, fewer restart."""
@@ -57,6 +59,36 @@ class LanczosInfo(IterationInfo):
 
 class BoundedEigenpairs(InformedPairs[LanczosInfo]):
     """``(eigenvalues, eigenvectors)`` with ``info``: convergence, and bounds of the errors."""
+
+
+class SingularTriplets(tuple[Tensor, Tensor, Tensor]):
+    """``(U, s, Vh)`` with s descending, and ``info``: convergence, and bounds of the errors."""
+
+    info: LanczosInfo
+
+    def __new__(cls, U: Tensor, s: Tensor, Vh: Tensor, info: LanczosInfo) -> Self:
+        """Return the triplets with their information."""
+        made = super().__new__(cls, (U, s, Vh))
+        made.info = info
+        return made
+
+    def __getnewargs__(self) -> tuple[Any, ...]:  # copies and pickles
+        return (*self, self.info)
+
+    @property
+    def U(self) -> Tensor:
+        """Left singular vectors, as columns."""
+        return self[0]
+
+    @property
+    def s(self) -> Tensor:
+        """Singular values, descending."""
+        return self[1]
+
+    @property
+    def Vh(self) -> Tensor:
+        """Right singular vectors, as conjugated rows."""
+        return self[2]
 
 
 @untraced(STEPS)
@@ -146,6 +178,132 @@ def eigsh(
     return BoundedEigenpairs(restored(w, operand.result), restored(X, operand.result), info)
 
 
+@untraced(STEPS)
+@also_spelled("max_iter", "maxiter")
+@in_full_precision
+def svds(
+    A: OperatorLike,
+    k: int = 6,
+    *,
+    which: Literal["LM", "SM"] = "LM",
+    n: int | None = None,
+    v0: Tensor | None = None,
+    ncv: int | None = None,
+    max_iter: int = 1000,
+    tol: float | None = None,
+    seed: int = 0,
+    on_failure: OnFailure = "warn",
+) -> SingularTriplets:
+    """Return the k largest singular values of a matrix, descending, with their vectors.
+
+    Each step takes one product with A and one with its adjoint. Values below
+    ``sqrt(eps) * norm(A)`` have an error of that size, which ``info.bounds`` reports.
+
+    Derivatives are those of ``eigsh``: first ones, and none by vectors of a multiple value.
+
+    Args:
+        A: A tensor, a sparse matrix, or an operator with ``matvec``, ``rmatvec`` and ``shape``, or
+            of any kind that ``eigsh`` takes if it is square.
+        k: Number of singular values.
+        which: ``"LM"`` for the largest, ``"SM"`` for the smallest, which converge slowly.
+        n: Order of A, if A is an operator without a shape.
+        v0: First vector, as long as the shorter side of A; None for a random one.
+        ncv: Number of basis vectors; None for ``max(2 k + 1, k + 34)``, at most the shorter side.
+        max_iter: Limit of restarts; ``maxiter`` is accepted too.
+        tol: Tolerance of the residual norm of a pair of ``A^H A``, relative to its largest value;
+            None, and anything below, for 16 eps.
+        seed: Seed of random vectors.
+        on_failure: ``"warn"``, ``"raise"`` or ``"ignore"`` if the iteration does not converge.
+
+    Returns:
+        U (m, k), s and Vh (k, n) with ``info``: ``info.bounds`` has for each value an upper bound
+        of its distance from an exact one, or from 0 if A is not square.
+
+    Raises:
+        ConvergenceError: The iteration did not converge, and ``on_failure`` is ``"raise"``.
+        DerivativeError: A derivative of vectors does not exist, or is one of second order.
+        FlagError: k, ``ncv`` or another option is out of range.
+        NotFiniteError: v0, or the product with it, has a NaN or an infinity.
+        ShapeError: A is not 2-D, or v0 does not fit.
+
+    Example:
+        >>> U, s, Vh = svds(torch.diag(torch.arange(1.0, 101.0)), 2)
+        >>> s
+        tensor([100.,  99.])
+    """
+    checked_action("svds", on_failure)
+    chosen("svds", "which", which, ("LM", "SM"))
+    operand = operand_of("svds", A, n, v0)
+    length, tall = min(operand.shape), operand.shape[0] >= operand.shape[1]
+    end: Which = "LA" if which == "LM" else "SA"
+    wanted = _wanted("svds", length, k, end, ncv, max_iter, tol, operand.dtype)
+    draw = _draws(operand, length, seed)
+    start = draw() if v0 is None else _start("svds", v0, operand, length)
+    product, adjoint = operand.product(), operand.product(adjoint=True)
+    first, second = (product, adjoint) if tall else (adjoint, product)
+    with torch.no_grad(), with_forward_mode(False):
+        with few_threads(_sized(operand, product), start):
+            found = lanczos("svds", lambda v: second(first(v)), start, draw, wanted)
+        U, s, V, info = _triplets(operand, found, tall)
+    if not recording():
+        report_iteration("svds", info, len(info.residuals), on_failure)
+    if operand.tracked(V):
+        U, s, V = _differentiable(operand, product, adjoint, (U, s, V))
+    parts = (restored(part, operand.result) for part in (U, s, V.mH))
+    return SingularTriplets(*parts, info)
+
+
+def _triplets(
+    operand: Operand, found: RitzPairs, tall: bool
+) -> tuple[Tensor, Tensor, Tensor, LanczosInfo]:
+    """Return U, s and V from pairs of ``A^H A``, or of ``A A^H``, and their report."""
+    X = found.vectors.mT.contiguous()
+    k, reason = X.shape[1], found.reason
+    steps = tuple(found.residuals), 2 * found.matvecs + 2 * k
+    if reason == "diverged":
+        info = LanczosInfo(False, reason, *steps, {}, (math.inf,) * k)
+        empty = [torch.full((m, k), math.nan).to(X) for m in operand.shape]
+        return empty[0], empty[0][0].real, empty[1], info
+    product = operand.product(adjoint=not tall)
+    image = torch.stack([product(v) for v in X.mT], 1)
+    unit = power_below(image)
+    # The values of this product are accurate to eps * norm(A), where roots of eigenvalues are not.
+    left, s, turned = torch.linalg.svd(image / unit, full_matrices=False)
+    right = X @ turned.mH
+    U, V = (left, right) if tall else (right, left)
+    s = restored(s * unit, operand.result).to(s.dtype)
+    wide = [widest(restored(part, operand.result)) for part in (U, V)]
+    size = math.sqrt(found.norm)
+    rests = []
+    roundings = []
+    for at, adjoint in ((0, False), (1, True)):
+        measured, rounding = operand.measured(wide[1 - at], size, adjoint)
+        rests.append(
+            torch.linalg.vector_norm(measured / unit - wide[at] * (s.double() / unit), dim=0)
+        )
+        roundings.append(rounding)
+    lengths = torch.hypot(*(torch.linalg.vector_norm(each, dim=0) for each in wide))
+    bounds = torch.hypot(*rests) / lengths * unit + max(roundings)
+    info = LanczosInfo(reason == "converged", reason, *steps, {}, tuple(bounds.tolist()))
+    return U.contiguous(), s, V.contiguous(), info
+
+
+def _differentiable(
+    operand: Operand, product: Product, adjoint: Product, triplets: tuple[Tensor, Tensor, Tensor]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return triplets with the derivatives of the pairs ``(u, v)`` of ``[[0, A], [A^H, 0]]``."""
+    U, s, V = (part.flip(-1) for part in triplets)  # ascending
+    m, root = U.shape[0], math.sqrt(2)
+
+    def both(z: Tensor) -> Tensor:
+        return torch.cat([product(z[m:]), adjoint(z[:m])])
+
+    pairs = Pairs("svds", both, None, s, torch.cat([U, V]) / root, float(s.max()))
+    image = torch.cat([operand.image(V), operand.image(U, adjoint=True)]) / root
+    s, Z = with_derivatives(pairs, image)
+    return Z[:m].flip(-1) * root, s.flip(-1), Z[m:].flip(-1) * root
+
+
 def _wanted(
     function: str,
     order: int,
@@ -173,7 +331,8 @@ def _draws(operand: Operand, length: int, seed: int) -> Callable[[], Tensor]:
     generator = Generator(seed)
 
     def draw() -> Tensor:
-        drawn = normal(length, 2, dtype=torch.float64, generator=generator)
+        with without_transforms():
+            drawn = normal(length, 2, dtype=torch.float64, generator=generator)
         found = torch.view_as_complex(drawn) if operand.dtype.is_complex else drawn[:, 0]
         return found.to(operand.device, operand.dtype)
 

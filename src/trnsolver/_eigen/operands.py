@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from trnblas import gemm, gemv
+from trnblas import gemm
 from trnsci.core.arguments import floating
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.interop import transform_level
@@ -91,7 +91,8 @@ class _Dense(Operand):
 
     def product(self, adjoint: bool = False) -> Product:
         trans = "C" if adjoint else "N"
-        return lambda v: gemv(1.0, self.values, v, trans=trans)
+        # Of one column: gemv has no kernel.
+        return lambda v: gemm(1.0, self.values, v.unsqueeze(-1), transA=trans).squeeze(-1)
 
     def image(self, X: Tensor, adjoint: bool = False) -> Tensor:
         return gemm(1.0, self._tracked, X, transA="C" if adjoint else "N")

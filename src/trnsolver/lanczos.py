@@ -156,7 +156,7 @@ def eigsh(
     checked_action("eigsh", on_failure)
     operand = operand_of("eigsh", A, n, v0)
     order = square("eigsh", operand)
-    wanted = _wanted("eigsh", order, k, which, ncv, max_iter, tol, operand.dtype)
+    wanted = wanted_pairs("eigsh", order, k, which, ncv, max_iter, tol, operand.dtype)
     if sigma is not None and not math.isfinite(sigma):
         raise FlagError(f"eigsh: sigma must be a finite number, got {sigma}")
     if OPinv is not None and sigma is None:
@@ -236,7 +236,7 @@ def svds(
     operand = operand_of("svds", A, n, v0)
     length, tall = min(operand.shape), operand.shape[0] >= operand.shape[1]
     end: Which = "LA" if which == "LM" else "SA"
-    wanted = _wanted("svds", length, k, end, ncv, max_iter, tol, operand.dtype)
+    wanted = wanted_pairs("svds", length, k, end, ncv, max_iter, tol, operand.dtype)
     draw = _draws(operand, length, seed)
     start = draw() if v0 is None else _start("svds", v0, operand, length)
     product, adjoint = operand.product(), operand.product(adjoint=True)
@@ -304,7 +304,7 @@ def _differentiable(
     return Z[:m].flip(-1) * root, s.flip(-1), Z[m:].flip(-1) * root
 
 
-def _wanted(
+def wanted_pairs(
     function: str,
     order: int,
     k: int,

@@ -242,9 +242,10 @@ def svds(
     product, adjoint = operand.product(), operand.product(adjoint=True)
     first, second = (product, adjoint) if tall else (adjoint, product)
     with torch.no_grad(), with_forward_mode(False):
+        unit = power_below(first(start))  # so that squares of A are representable
         with few_threads(_sized(operand, product), start):
-            found = lanczos("svds", lambda v: second(first(v)), start, draw, wanted)
-        U, s, V, info = _triplets(operand, found, tall)
+            found = lanczos("svds", lambda v: second(first(v) / unit) / unit, start, draw, wanted)
+        U, s, V, info = _triplets(operand, found, tall, unit)
     if not recording():
         report_iteration("svds", info, len(info.residuals), on_failure)
     if operand.tracked(V):
@@ -254,7 +255,7 @@ def svds(
 
 
 def _triplets(
-    operand: Operand, found: RitzPairs, tall: bool
+    operand: Operand, found: RitzPairs, tall: bool, scale: float
 ) -> tuple[Tensor, Tensor, Tensor, LanczosInfo]:
     """Return U, s and V from pairs of ``A^H A``, or of ``A A^H``, and their report."""
     X = found.vectors.mT.contiguous()
@@ -273,7 +274,7 @@ def _triplets(
     U, V = (left, right) if tall else (right, left)
     s = restored(s * unit, operand.result).to(s.dtype)
     wide = [widest(restored(part, operand.result)) for part in (U, V)]
-    size = math.sqrt(found.norm)
+    size = math.sqrt(found.norm) * scale
     rests = []
     roundings = []
     for at, adjoint in ((0, False), (1, True)):

@@ -17,7 +17,9 @@ from trnsci.core.errors import BackendError
 
 NO_KERNEL = "the function has no kernel"
 UNKNOWN = {
+    "trnsolver.eigsh",
     "trnsolver.lobpcg",
+    "trnsolver.svds",
     "trnsparse.cg",
     "trnsparse.minres",
     "trnsparse.power_iteration",

@@ -49,6 +49,7 @@ class TestPublicFunctions(PublicContract):
             APART,
             SMALL,
         ),
+        "eigsh": (lambda a: squared(ts.eigsh(symmetric(a), 2)), APART),
         "eigvalsh": (lambda a: ts.eigvalsh(symmetric(a)), APART),
         "expm": (ts.expm, APART),
         "fgmres": (lambda a, b: ts.fgmres(a, b, **EXACT).x, APART, V),
@@ -72,6 +73,7 @@ class TestPublicFunctions(PublicContract):
         "solve": (ts.solve, APART, V),
         "solve_spd": (lambda a, b: ts.solve_spd(positive(a), b), APART, V),
         "svd": (lambda a: squared(ts.svd(a)), TALL),
+        "svds": (lambda a: squared(ts.svds(a, 2)), TALL),
         "svdvals": (ts.svdvals, TALL),
     }
 
@@ -89,7 +91,7 @@ ON_EMPTY = {
     **{
         name: of_square(name)
         for name in TestPublicFunctions.calls
-        if name not in ("eigh_generalized", "inv_sqrt_spd_ns")
+        if name not in ("eigh_generalized", "eigsh", "inv_sqrt_spd_ns", "svds")
     },
     **{
         name: with_side(name)

@@ -263,7 +263,7 @@ def _triplets(
     steps = tuple(found.residuals), 2 * found.matvecs + 2 * k
     if reason == "diverged":
         info = LanczosInfo(False, reason, *steps, {}, (math.inf,) * k)
-        empty = [torch.full((m, k), math.nan).to(X) for m in operand.shape]
+        empty = [X.new_full((m, k), math.nan) for m in operand.shape]
         return empty[0], empty[0][0].real, empty[1], info
     product = operand.product(adjoint=not tall)
     image = torch.stack([product(v) for v in X.mT], 1)
@@ -333,7 +333,7 @@ def _draws(operand: Operand, length: int, seed: int) -> Callable[[], Tensor]:
 
     def draw() -> Tensor:
         with without_transforms():
-            drawn = normal(length, 2, dtype=torch.float64, generator=generator)
+            drawn = normal(length, 2, dtype=torch.float64, generator=generator, device="cpu")
         found = torch.view_as_complex(drawn) if operand.dtype.is_complex else drawn[:, 0]
         return found.to(operand.device, operand.dtype)
 

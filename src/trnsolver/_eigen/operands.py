@@ -169,7 +169,7 @@ class _Function(Operand):
         if not (known.is_floating_point or known.is_complex):
             raise DTypeError(f"{function}: A must be floating-point or complex, got {known}")
         self.result, self.device = known, torch.device("cpu") if like is None else like.device
-        self.dtype = working(torch.empty(0, dtype=known)).dtype
+        self.dtype = working(torch.empty(0, dtype=known, device="cpu")).dtype
         self._operator: LinearOperator
         if self.shape[0] == self.shape[1]:
             self._operator = as_operator(function, A, self.like(self.shape[1]))

@@ -9,7 +9,6 @@ Only what A depends on through ``A X`` is differentiated, so there are first der
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -120,28 +119,39 @@ def _outside(pairs: Pairs, sides: Tensor) -> Tensor:
     if X.shape[0] <= X.shape[1]:
         return torch.zeros_like(sides)
 
-    def outside(v: Tensor) -> Tensor:
-        return v - X @ (X.mH @ v)
-
+    unit = pairs.norm or 1.0
     found = []
     for place, w in enumerate(pairs.w.tolist()):
 
         def shifted(v: Tensor, w: float = w) -> Tensor:
-            v = outside(v)
-            return outside(pairs.product(v) - w * v)
+            inside = X @ (X.mH @ v)
+            v = v - inside
+            # A multiple of the part along X makes the operator regular, and residuals relative to
+            # the whole side: its part outside may be no more than rounding.
+            return _without(X, pairs.product(v) - w * v) + unit * inside
 
-        found.append(_solved(pairs, shifted, outside, outside(sides[:, place]), place))
+        found.append(_solved(pairs, shifted, sides[:, place], place))
     return torch.stack(found, -1)
 
 
-def _solved(pairs: Pairs, shifted: Product, outside: Product, b: Tensor, place: int) -> Tensor:
+def _without(X: Tensor, v: Tensor) -> Tensor:
+    """Return a vector without its part along X."""
+    return v - X @ (X.mH @ v)
+
+
+def _solved(pairs: Pairs, shifted: Product, b: Tensor, place: int) -> Tensor:
+    X, unit = pairs.X, pairs.norm or 1.0
     n, eps = b.shape[-1], torch.finfo(pairs.X.dtype).eps
     method: Method = minres
-    M: Callable[[Tensor], Tensor] | None = None
+    M: Product | None = None
     limit = 2 * n + 100
     if pairs.inverse is not None:
         inverse = pairs.inverse
-        M = lambda v: outside(inverse(outside(v)))  # noqa: E731
+
+        def M(v: Tensor) -> Tensor:
+            rest = _without(X, v)
+            return _without(X, inverse(rest)) + (v - rest) / unit
+
         method, limit = _gmres, 20
     system = System(
         pairs.function,
@@ -156,8 +166,7 @@ def _solved(pairs: Pairs, shifted: Product, outside: Product, b: Tensor, place: 
     # Rounding allows a residual of eps times the condition number; half of the digits are enough.
     if not solution.residual <= eps**0.5:
         raise _degenerate(pairs.function, place, None)
-    # Rounding gives solutions a part along X, which the operator maps to zero.
-    return outside(solution.x)
+    return _without(X, solution.x)
 
 
 def _gmres(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:

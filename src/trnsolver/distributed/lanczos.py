@@ -143,7 +143,7 @@ def _draws(like: Tensor, order: int, rows: slice, seed: int) -> Callable[[], Ten
     generator = Generator(seed)
 
     def draw() -> Tensor:
-        drawn = normal(order, 2, dtype=torch.float64, generator=generator)[rows]
+        drawn = normal(order, 2, dtype=torch.float64, generator=generator, device="cpu")[rows]
         found = torch.view_as_complex(drawn) if like.is_complex() else drawn[:, 0]
         return found.to(like.device, like.dtype)
 

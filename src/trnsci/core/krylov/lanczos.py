@@ -130,7 +130,7 @@ def lanczos(
         basis.restart(order[:kept], values, rotation)
     if reason == "diverged":
         return RitzPairs(
-            torch.full((k,), math.nan, dtype=torch.float64),
+            torch.full((k,), math.nan, dtype=torch.float64, device="cpu"),
             torch.full_like(basis.rows[:k], math.nan),
             math.nan,
             reason,
@@ -150,7 +150,7 @@ def places(values: Tensor, which: Which) -> Tensor:
         return values.abs().argsort(descending=True, stable=True)
     if which == "SM":
         return values.abs().argsort(stable=True)
-    up = torch.arange(len(values))
+    up = torch.arange(len(values), device="cpu")
     if which == "SA":
         return up
     if which == "LA":
@@ -186,7 +186,7 @@ class _Basis:
         self._function, self._product, self._fresh, self._total = function, product, fresh, total
         self.rows = start.new_empty(size + 1, start.shape[0])
         wide = torch.complex128 if start.is_complex() else torch.float64
-        self._projection = torch.zeros(size, size, dtype=wide)
+        self._projection = torch.zeros(size, size, dtype=wide, device="cpu")
         self._eps = torch.finfo(start.dtype).eps
         self._scale = self._beta = 0.0
         self.unit, self.matvecs = 1.0, 0

@@ -250,8 +250,8 @@ def svds(
         report_iteration("svds", info, len(info.residuals), on_failure)
     if operand.tracked(V):
         U, s, V = _differentiable(operand, product, adjoint, (U, s, V))
-    parts = (restored(part, operand.result) for part in (U, s, V.mH))
-    return SingularTriplets(*parts, info)
+    U, s, Vh = (restored(part, operand.result) for part in (U, s, V.mH))
+    return SingularTriplets(U, s, Vh, info)
 
 
 def _triplets(

@@ -17,16 +17,13 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import torch.distributed as dist
 from torch import Tensor
 
 from trnsci.core import errors
 from trnsci.core.errors import RankError, TrnsciError
-
-if TYPE_CHECKING:
-    from trnsci.core.distributed.groups import Ranks
 
 _PATIENCE = timedelta(seconds=0.2)
 """Time for which a rank waits before it reads the store."""
@@ -49,6 +46,19 @@ class Announced(RuntimeError):
         return RankError(f"{function}: {text}")
 
 
+class _Ranks(Protocol):
+    """What is read of a ``groups.Ranks``, which imports this module."""
+
+    @property
+    def function(self) -> str: ...
+    @property
+    def transport(self) -> Any: ...
+    @property
+    def rank(self) -> int: ...
+    @property
+    def others(self) -> int: ...
+
+
 @dataclass(frozen=True)
 class _Call:
     """A call of all ranks of a group, and the key of its errors in the group's store."""
@@ -61,15 +71,15 @@ _ACTIVE: ContextVar[tuple[_Call, ...]] = ContextVar("calls", default=())
 
 
 @contextmanager
-def ending_together(ranks: Ranks) -> Iterator[None]:
+def ending_together(ranks: _Ranks) -> Iterator[None]:
     """Raise the error of one rank in this context on all ranks that wait for it.
 
     All ranks of the group enter it together. An error that other ranks have announced already is
     not announced again.
     """
-    group = ranks.transport.group if ranks.others else None
-    if ranks.others and group is None:
-        group = dist.group.WORLD
+    group: Any = None
+    if ranks.others and type(ranks.transport).__name__ == "Transport":
+        group = ranks.transport.group or dist.group.WORLD
     store_of = getattr(group, "get_group_store", None)
     if store_of is None:  # one rank, or a recording
         yield

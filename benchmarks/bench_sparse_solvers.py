@@ -2,6 +2,7 @@
 
     python benchmarks/bench_sparse_solvers.py                     print the table
     python benchmarks/bench_sparse_solvers.py --preconditioners   setup, iterations and time of each
+    python benchmarks/bench_sparse_solvers.py --eigsh             six eigenpairs of ten matrices
 
 The systems are Laplacians of square grids in float64. Iterative methods stop at one tolerance; a
 row has milliseconds, iterations and the relative residual, or for gradients the difference from
@@ -22,6 +23,7 @@ import torch
 from runner import measure, show
 from torch import Tensor
 
+import trnsolver
 import trnsparse as ts
 
 GRIDS = (32, 64, 128)
@@ -175,6 +177,101 @@ def preconditioned(n: int) -> list[tuple[str, str, str, str]]:
     return rows
 
 
+def grid(*sides: int) -> sp.csr_array:
+    """Return the Laplacian of a grid of any number of dimensions."""
+    found = sp.csr_array((1, 1))
+    for side in sides:
+        one = sp.diags_array(
+            [-np.ones(side - 1), 2 * np.ones(side), -np.ones(side - 1)], offsets=(-1, 0, 1)
+        )
+        found = sp.kron(found, sp.eye_array(side)) + sp.kron(sp.eye_array(found.shape[0]), one)
+    return found.tocsr()
+
+
+def eigenproblems() -> dict[str, tuple[sp.csr_array | np.ndarray, dict[str, object]]]:
+    """Return matrices with the options of ``eigsh``."""
+    drawn = np.random.default_rng(0)
+
+    def sparse(n: int, density: float, imaginary: bool = False) -> sp.csr_array:
+        found = sp.random_array(
+            (n, n), density=density, rng=drawn, data_sampler=drawn.standard_normal
+        )
+        if imaginary:
+            found = found + 1j * sp.random_array((n, n), density=density, rng=drawn)
+        return (found + found.conj().T).tocsr()
+
+    links = abs(sparse(5000, 1e-3)).sign()
+    dense = drawn.standard_normal((1000, 1000))
+    q = np.linalg.qr(drawn.standard_normal((800, 800)))[0]
+    clustered = (q * np.concatenate([1 + 1e-6 * np.arange(780), 2 + 1e-3 * np.arange(20)])) @ q.T
+    repeated = (
+        q * np.concatenate([np.full(4, 5.0), np.full(4, 4.0), np.linspace(0, 3, 792)])
+    ) @ q.T
+    return {
+        "1-D Laplacian 2000, near 0": (grid(2000), {"sigma": 0.0}),
+        "2-D Laplacian 100 x 100, largest": (grid(100, 100), {"which": "LA"}),
+        "3-D Laplacian 20 x 20 x 20, both ends": (grid(20, 20, 20), {"which": "BE"}),
+        "graph 5000, smallest": (
+            (sp.diags_array(links.sum(1)) - links).tocsr(),
+            {"which": "SA"},
+        ),
+        "sparse random 5000": (sparse(5000, 1e-3), {}),
+        "dense random 1000": (dense + dense.T, {}),
+        "dense clustered 800": ((clustered + clustered.T) / 2, {"which": "LA"}),
+        "2-D Laplacian 100 x 100, inside": (grid(100, 100), {"sigma": 2.9}),
+        "complex random 3000": (sparse(3000, 2e-3, True), {"which": "LA"}),
+        "dense multiple 800": ((repeated + repeated.T) / 2, {}),
+    }
+
+
+def bounds_hold(S: sp.csr_array | np.ndarray, found: trnsolver.lanczos.BoundedEigenpairs) -> bool:
+    """Return whether LAPACK finds a value within each bound.
+
+    Of a matrix that is large, the residual in long double must be within the bound.
+    """
+    w, v, bounds = found[0].numpy(), found[1].numpy(), np.array(found.info.bounds)
+    if S.shape[0] > 1000:
+        image = S.astype(np.clongdouble if np.iscomplexobj(S) else np.longdouble) @ v
+        rests = np.sqrt((abs(image - v * w) ** 2).sum(0))
+        return bool((rests <= bounds * np.linalg.norm(v, axis=0)).all())
+    exact = np.linalg.eigvalsh(S)
+    rounding = S.shape[0] * np.finfo(float).eps * abs(exact).max()
+    return all(
+        abs(exact - value).min() <= bound + rounding for value, bound in zip(w, bounds, strict=True)
+    )
+
+
+def eigenpairs(k: int = 6) -> list[tuple[str, ...]]:
+    """Return a row for each matrix: times, ratio, residuals over the norm, products, bounds."""
+    rows = []
+    for name, (S, options) in eigenproblems().items():
+        A = torch.from_numpy(S) if isinstance(S, np.ndarray) else ts.from_scipy(S)
+        ours = lambda A=A, o=options: trnsolver.eigsh(A, k, **o)  # noqa: E731
+        theirs = lambda S=S, o=options: spl.eigsh(S, k, **o)  # noqa: E731
+        timings = measure({"ours": ours, "scipy": theirs}, 5, time.thread_time)
+        found, (w, v) = ours(), theirs()
+        size = spl.norm(S, 1) if sp.issparse(S) else np.linalg.norm(S, 1)
+        residuals = [
+            float(np.linalg.norm(S @ vectors - vectors * values, axis=0).max() / size)
+            for values, vectors in ((found[0].numpy(), found[1].numpy()), (w, v))
+        ]
+        own, other = (1e3 * timings[who].p50 for who in ("ours", "scipy"))
+        apart = float(abs(np.sort(w) - found[0].numpy()).max() / size)
+        rows.append(
+            (
+                name,
+                f"{own:.1f} ms",
+                f"{other:.1f} ms",
+                f"{own / other:.2f}",
+                f"{residuals[0]:.0e} {residuals[1]:.0e}",
+                f"{apart:.0e}",
+                f"{max(found.info.bounds) / size:.0e}"
+                + ("" if bounds_hold(S, found) else " broken"),
+            )
+        )
+    return rows
+
+
 def right_side(n: int) -> Tensor:
     """Return the right-hand side of a grid."""
     return torch.randn(n * n, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -186,6 +283,12 @@ def main() -> None:
     if "--preconditioners" in sys.argv[1:]:
         rows = [row for n in (100, 317) for row in preconditioned(n)]
         show(rows, ("preconditioner", "setup + solve", "", ""))
+        return
+    if "--eigsh" in sys.argv[1:]:
+        show(
+            eigenpairs(),
+            ("six pairs", "trnsolver", "scipy", "ratio", "residuals", "apart", "bound"),
+        )
         return
     rows = []
     for name, made in (("cg", iterative), ("spsolve", direct), ("gradient", gradients)):

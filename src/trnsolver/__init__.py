@@ -33,6 +33,7 @@ from trnsolver.functions import (
     polar,
 )
 from trnsolver.iterative import bicgstab, cg, fgmres, gmres, minres, plot_residuals
+from trnsolver.lanczos import eigsh, svds
 from trnsolver.lobpcg import lobpcg
 from trnsolver.nonsymmetric import eig, eigvals
 from trnsolver.operators import LinearOperator
@@ -78,6 +79,7 @@ __all__ = [
     "eigh_generalized",
     "eigh_randomized",
     "eigh_tridiagonal",
+    "eigsh",
     "eigvals",
     "eigvalsh",
     "expm",
@@ -117,6 +119,7 @@ __all__ = [
     "sqrtm",
     "ssor_preconditioner",
     "svd",
+    "svds",
     "svdvals",
 ]
 

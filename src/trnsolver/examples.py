@@ -25,6 +25,8 @@ EXAMPLES: dict[str, Example] = {
     "block_jacobi_preconditioner": definite_example(2),
     "eigh_tridiagonal": example(random_tensor(4), random_tensor(3, seed=1)),
     "expm_multiply": definite_system(),
+    "eigsh": example(torch.diag(torch.arange(1.0, 41.0)), 2),
+    "svds": example(torch.diag(torch.arange(1.0, 41.0)), 2),
     "lobpcg": example(torch.diag(torch.arange(1.0, 21.0)), 2),
     **{name: definite_example() for name in _OF_A_MATRIX},
     **{name: definite_system() for name in ("bicgstab", "fgmres", "gmres", "minres")},

@@ -49,6 +49,7 @@ FUNCTIONS = {
     "msign": (lambda x: solver.msign(x), MATRIX),
     "cg": (lambda x: solver.cg(x, x), MATRIX),
     "minres": (lambda x: solver.minres(_rows_of_sparse(), x), VECTOR),
+    "eigsh": (lambda x: solver.eigsh(x, 2), MATRIX),
     "RowShardedCSR": (lambda x: _rows_of_sparse() @ x, VECTOR),
     "RowShardedCSR.T": (lambda x: _rows_of_sparse().T @ x, VECTOR),
     "RowShardedCSR.cg": (lambda x: _rows_of_sparse().cg(x), VECTOR),

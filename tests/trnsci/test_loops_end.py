@@ -135,6 +135,16 @@ def lobpcg(A, X, B, M, tol):
     return found
 
 
+def eigsh(A, v0, tol):
+    found = trnsolver.eigsh(A, 2, v0=v0, ncv=4, tol=tol, max_iter=LIMIT, on_failure="ignore")
+    assert len(found.info.residuals) <= LIMIT
+    return found
+
+
+def svds(A, v0, tol):
+    return trnsolver.svds(A, 2, v0=v0, ncv=4, tol=tol, max_iter=LIMIT, on_failure="ignore")
+
+
 def eigh(method):
     return lambda A, tol: trnsolver.eigh(
         A, tol, method=method, max_sweeps=LIMIT, on_failure="ignore"
@@ -185,6 +195,9 @@ LOOPS = {
     "trnsparse.power_iteration": of(counted, (power_iteration, {**PAIRS, "v0": B})),
     "trnsolver.lobpcg": (lobpcg, OF_PAIRS),
     "trnsolver.lobpcg of a function": of(counted, (lobpcg, OF_PAIRS), "B"),
+    "trnsolver.eigsh": (eigsh, {**PAIRS, "v0": B}),
+    "trnsolver.eigsh of a function": of(counted, (eigsh, {**PAIRS, "v0": B})),
+    "trnsolver.svds": (svds, {**PAIRS, "v0": B}),
     "trnsolver.inv_sqrt_spd_ns": (
         lambda A, tol: trnsolver.inv_sqrt_spd_ns(A, max_iter=LIMIT, tol=tol, on_failure="ignore"),
         PAIRS,

@@ -18,7 +18,9 @@ from trnsci.core.errors import BackendError
 NO_KERNEL = "the function has no kernel"
 UNKNOWN = {
     "trnsolver.expm_multiply",
+    "trnsolver.eigsh",
     "trnsolver.lobpcg",
+    "trnsolver.svds",
     "trnsparse.cg",
     "trnsparse.minres",
     "trnsparse.power_iteration",

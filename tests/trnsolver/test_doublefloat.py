@@ -18,7 +18,7 @@ from trnsci.core.counters import counts
 from trnsci.core.examples import examples_of, function_of
 from trnsci.core.testing import random_tensor, refusals_expected, unit_roundoff
 
-STEPS = {"bicgstab", "fgmres", "gmres", "minres", "lobpcg"}
+STEPS = {"bicgstab", "eigsh", "fgmres", "gmres", "minres", "lobpcg", "svds"}
 """Iterations on operators: vectors have the dtype of the operator, and the result a tolerance."""
 DENSE = [n for n in examples_of("trnsolver") if n not in STEPS and "preconditioner" not in n]
 

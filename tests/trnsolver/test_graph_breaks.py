@@ -13,6 +13,8 @@ B = random_tensor(6, dtype=torch.float64, seed=1)
 CALLS = {
     "block_jacobi_preconditioner": lambda a, b: trnsolver.block_jacobi_preconditioner(a, 4)(b),
     "cg": lambda a, b: trnsolver.cg(a, b, tol=1e-12).x,
+    "eigsh": lambda a, b: trnsolver.eigsh(a, 2).eigenvalues,
+    "svds": lambda a, b: trnsolver.svds(a, 2).s,
     "eigh with tol": lambda a, b: trnsolver.eigh(a, 1e-12).eigenvalues,
     "ichol_preconditioner": lambda a, b: trnsolver.ichol_preconditioner(a)(b),
     "jacobi_preconditioner": lambda a, b: trnsolver.jacobi_preconditioner(a)(b),
@@ -36,7 +38,15 @@ def test_they_run_between_two_graphs():
 
 
 def test_one_graph_names_them():
-    for name in ("eigh with tol", "lobpcg", "schur", "jacobi_preconditioner", "polar by qdwh"):
+    for name in (
+        "eigh with tol",
+        "eigsh",
+        "lobpcg",
+        "svds",
+        "schur",
+        "jacobi_preconditioner",
+        "polar by qdwh",
+    ):
         torch.compiler.reset()
         compiled = torch.compile(CALLS[name], fullgraph=True, backend="eager")
         with pytest.raises(Exception, match=f"{name}: cannot be part of a compiled graph"):

@@ -61,6 +61,7 @@ class TestPublicFunctions(PublicContract):
             lambda a: squared(ts.eigh_tridiagonal(a.diagonal(), a[0, 1:])),
             APART,
         ),
+        "eigsh": (lambda a: squared(ts.eigsh(symmetric(a), 2)), APART),
         "eigvalsh": (lambda a: ts.eigvalsh(symmetric(a)), APART),
         "expm": (ts.expm, APART),
         "expm_multiply": (ts.expm_multiply, APART, V),
@@ -95,6 +96,7 @@ class TestPublicFunctions(PublicContract):
         ),
         "sqrtm": (ts.sqrtm, APART),
         "svd": (lambda a: squared(ts.svd(a)), TALL),
+        "svds": (lambda a: squared(ts.svds(a, 2)), TALL),
         "svdvals": (ts.svdvals, TALL),
     }
 
@@ -114,6 +116,7 @@ ON_EMPTY = {
         for name in TestPublicFunctions.calls
         if name not in ("eigh_generalized", "inv_sqrt_spd_ns", "solve_banded", "solve_tridiagonal")
         and name not in ("eigh_tridiagonal", "matrix_power")
+        if name not in ("eigh_generalized", "eigsh", "inv_sqrt_spd_ns", "svds")
     },
     **{
         name: with_side(name)

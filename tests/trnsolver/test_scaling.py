@@ -42,6 +42,9 @@ CASES = {
     "eigh_generalized": Case(
         SYMMETRIC, lambda a: trnsolver.eigh_generalized(a, DEFINITE.to(a.dtype))[0], 1
     ),
+    "eigsh": Case(SYMMETRIC, lambda a: trnsolver.eigsh(a, 3)[0], 1),
+    "eigsh, sigma": Case(DEFINITE, lambda a: trnsolver.eigsh(a, 3, sigma=float(a[0, 0]))[0], 1),
+    "svds": Case(TALL, lambda a: trnsolver.svds(a, 3)[1], 1),
     "lobpcg": Case(DEFINITE, lambda a: trnsolver.lobpcg(a, 3, tol=1e-4)[0], 1),
     "svd": Case(TALL, lambda a: trnsolver.svd(a)[1], 1),
     "qr": Case(TALL, lambda a: trnsolver.qr(a)[1].abs(), 1),

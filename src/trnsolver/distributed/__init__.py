@@ -6,12 +6,14 @@ Tall results are sharded in the same way, small ones are on every rank. ``plan``
 process group, the bytes that each rank receives.
 
 Gradients are those of ``backward`` and ``torch.autograd.grad``, of first order, which all ranks
-must compute together; ``rsvd`` and ``msign`` have none. A result that every rank has takes the same
-gradient on every rank.
+must compute together; ``eigsh``, ``rsvd`` and ``msign`` have none. A result that every rank has
+takes the same gradient on every rank. An error of one rank in an operator, a preconditioner or a
+callback ends the call on all ranks.
 """
 
 from trnsci.core.distributed.layout import Layout
 from trnsolver.distributed.iterative import cg, minres
+from trnsolver.distributed.lanczos import eigsh
 from trnsolver.distributed.plans import Communication, plan
 from trnsolver.distributed.positive import SpdSolution, cholesky, solve_spd
 from trnsolver.distributed.tall import lstsq, msign, rsvd, tsqr
@@ -22,6 +24,7 @@ __all__ = [
     "SpdSolution",
     "cg",
     "cholesky",
+    "eigsh",
     "lstsq",
     "minres",
     "msign",

@@ -128,7 +128,7 @@ def _solved(
             ranks = replace(A.ranks, function=function)
         else:
             ranks = where.ranks_for(function, A, operands.b)
-        return ranks, _sharded(ranks, A, where.layout), stopping(function, *rule)
+        return ranks, sharded_matrix(ranks, A, where.layout), stopping(function, *rule)
 
     return solved_on_ranks(
         function,
@@ -142,7 +142,7 @@ def _solved(
     )
 
 
-def _sharded(ranks: Ranks, A: Any, layout: Layout | None) -> Sharded:
+def sharded_matrix(ranks: Ranks, A: Any, layout: Layout | None) -> Sharded:
     """Return a matrix of any accepted kind; nothing is communicated before the first product."""
     function = ranks.function
     if isinstance(A, RowShardedCSR):

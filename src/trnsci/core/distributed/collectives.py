@@ -18,6 +18,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from trnsci.core.distributed.failures import Announced, finished
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.errors import RankError
 
@@ -37,7 +38,7 @@ class Pending:
         """Return the tensor when it is complete."""
         if self.work is not None:
             with _named(self.ranks, self.collective):
-                self.work.wait()
+                finished(self.work, self.tensor)
         return self.tensor
 
 
@@ -297,6 +298,8 @@ def _named(ranks: Ranks, collective: str) -> Iterator[None]:
     """Raise ``RankError`` with the name of the function for a collective that fails."""
     try:
         yield
+    except Announced as error:
+        raise error.raised(ranks.function) from None
     except RuntimeError as error:
         raise RankError(
             f"{ranks.function}: {collective} failed on rank {ranks.rank} of {ranks.size}; another "

@@ -17,6 +17,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from trnsci.core.distributed.failures import finished
 from trnsci.core.interop import without_modes
 
 
@@ -59,25 +60,25 @@ class Transport:
 
     def reduce(self, total: Tensor, root: int) -> None:
         """Write the sum of the ranks' tensors into that of the root."""
-        dist.reduce(total, group=self.group, group_dst=root)
+        finished(dist.reduce(total, group=self.group, group_dst=root, async_op=True), total)
 
     def all_gather(self, parts: list[Tensor], own: Tensor) -> None:
         """Write the part of each rank into ``parts``."""
         if len({part.shape[0] for part in parts}) == 1:
-            dist.all_gather(parts, own, group=self.group)
+            finished(dist.all_gather(parts, own, group=self.group, async_op=True), own)
             return
         parts[self.rank].copy_(own)  # gloo gathers equal parts only
         works = [self.broadcast(part, at) for at, part in enumerate(parts) if part.numel()]
         for work in works:
-            work.wait()
+            finished(work, own)
 
     def reduce_scatter(self, total: Tensor, addends: list[Tensor]) -> None:
         """Write the sum of the ranks' addends for this rank into ``total``."""
-        dist.reduce_scatter(total, addends, group=self.group)
+        finished(dist.reduce_scatter(total, addends, group=self.group, async_op=True), total)
 
     def all_reduce(self, total: Tensor) -> None:
         """Write the sum of the ranks' tensors into each of them."""
-        dist.all_reduce(total, group=self.group)
+        finished(dist.all_reduce(total, group=self.group, async_op=True), total)
 
     def all_to_all(self, found: Tensor, rows: Tensor, received: list[int], sent: list[int]) -> Any:
         """Start to write the rows that ranks send to this one; return the work or None."""

@@ -16,12 +16,14 @@ from torch import Tensor
 from trnsci.core.arguments import agree
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import all_reduce
+from trnsci.core.distributed.failures import ending_together
 from trnsci.core.distributed.groups import Ranks
 from trnsci.core.distributed.rows import on_mesh, part_of, reverse_mode_only
 from trnsci.core.errors import DTypeError, OperandError
 from trnsci.core.iterations import OnFailure, Solution, checked_action
 from trnsci.core.krylov.front import NARROW, Operands
 from trnsci.core.krylov.operators import LinearOperator
+from trnsci.core.krylov.runs import Product, Run, Watch
 from trnsci.core.krylov.solve import Method, Stopping, System, solve
 
 if TYPE_CHECKING:
@@ -97,9 +99,16 @@ def solved_on_ranks(
             f"rtol {rule.tol}, atol {rule.atol}, max_iter {rule.limit}, on_failure {on_failure!r}, "
             f"layout {A.offsets}"
         )
+
+    def together(
+        op: LinearOperator, right: Tensor, x: Tensor, M: Product | None, watch: Watch
+    ) -> Run:
+        with ending_together(ranks):  # in backward too
+            return method(op, right, x, M, watch)
+
     system = System(
         function,
-        method,
+        together,
         rule,
         M,
         hermitian=True,
@@ -107,7 +116,7 @@ def solved_on_ranks(
         on_failure=on_failure,
         total=lambda value: all_reduce(value, ranks),
     )
-    with torch.set_grad_enabled(tracked):
+    with torch.set_grad_enabled(tracked), ending_together(ranks):
         found = solve(system, LinearOperator(A.product), part, start)
         x = on_mesh(found.x, b.shape[0], mesh)
     return Solution(x, found.iterations, found.residual, found.info)

@@ -17,8 +17,9 @@ from trnsparse._patterns.dense import nonzero_entries
 from trnsparse._patterns.index import counted, group_sums
 from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
-from trnsparse._products.algebra import added, sparse_product
+from trnsparse._products.algebra import added
 from trnsparse._products.row_products import RowMatrix
+from trnsparse._products.sparse_products import sparse_product
 from trnsparse._products.tiles import LIMIT, ProductPlan, plan_product
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape
 from trnsparse.formats._storage.checks import (
@@ -224,7 +225,7 @@ class CSRStorage(StoredMatrix):
             raise DTypeError(
                 f"spgemm: both matrices must have one dtype, got {self.dtype} and {other.dtype}"
             )
-        return self._of(*sparse_product(self.values, self.pattern, other.values, other.pattern))
+        return self._of(*sparse_product(self._matrix, other._matrix))
 
     def eliminate_zeros(self) -> Self:
         """Return the matrix without explicit zeros."""

@@ -1,13 +1,16 @@
-"""Sums and common entries of two CSR matrices, without a dense intermediate."""
+"""Sums and common entries of two CSR matrices, and sums with a dense one."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import broadcast
+from trnsci.core.arguments import agree, broadcast
+from trnsci.core.errors import OperandError, ShapeError
 from trnsci.core.numbers.values import shapes_are_static
-from trnsparse._patterns.conversions import united
+from trnsparse._patterns.conversions import merged, united
 from trnsparse._patterns.index import group_sums
 from trnsparse._patterns.pattern import Pattern
 
@@ -21,6 +24,39 @@ def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, P
     batch = broadcast(a.shape[:-1], b.shape[:-1]) or ()
     both = torch.cat([a.expand(*batch, -1), b.expand(*batch, -1)], dim=-1)
     return group_sums(both, groups, pattern.entries), pattern
+
+
+def common_batch(function: str, *batches: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape that the shapes of batches broadcast to.
+
+    Raises:
+        ShapeError: They do not broadcast.
+    """
+    found: tuple[int, ...] | None = ()
+    for batch in batches:
+        found = broadcast(found, batch)
+        if found is None:
+            shown = ", ".join(str(tuple(b)) for b in batches)
+            raise ShapeError(f"{function}: the batches must broadcast, got {shown}")
+    return found or ()
+
+
+def added_to_dense(values: Tensor, pattern: Pattern, dense: Tensor, sign: int = 1) -> Tensor:
+    """Return ``dense`` plus or minus a matrix, as a dense tensor.
+
+    Raises:
+        OperandError: ``dense`` does not broadcast to the shape of the matrix.
+    """
+    agree("add", "the matrix", values, "the dense operand", dense)
+    if broadcast(dense.shape[-2:], pattern.shape) != pattern.shape:
+        raise OperandError(
+            f"add: the dense operand must broadcast to {pattern.shape}, got {tuple(dense.shape)}"
+        )
+    values, pattern = merged(values, pattern)  # so that an element is rounded twice at most
+    batch = common_batch("add", values.shape[:-1], dense.shape[:-2])
+    flat = dense.expand(*batch, *pattern.shape).flatten(-2)
+    entries = values.expand(*batch, -1)
+    return flat.index_add(-1, pattern.keys, entries, alpha=sign).unflatten(-1, pattern.shape)
 
 
 def multiplied(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:

@@ -184,8 +184,6 @@ def random_sparse(
         >>> random_sparse((100, 100), 0.05, generator=trnrand.Generator(0)).nnz
         500
     """
-    from trnrand import uniform  # here, so that importing trnsparse does not import trnrand
-
     no_kernel("random_sparse")
     data_type("random_sparse", "dtype", dtype)
     floating("random_sparse", "dtype", torch.empty(0, dtype=dtype, device="cpu"))
@@ -194,15 +192,12 @@ def random_sparse(
     if not isinstance(shape, Sequence) or len(shape) != 2:
         raise ShapeError(f"random_sparse: shape must be two integers, got {shape!r}")
     rows, columns = (whole("random_sparse", "shape", n, least=0, error=ShapeError) for n in shape)
-    keys = _random_keys(rows * columns, round(density * rows * columns), generator, device)
+    count = round(density * rows * columns)
+    keys, values = _drawn(rows * columns, count, dtype, {"generator": generator, "device": device})
     places = torch.div(keys, max(columns, 1), rounding_mode="floor")
     pattern = Pattern(pointers(places, rows), keys - places * columns, (rows, columns))
     pattern.known_canonical = True
-    parts = 2 if dtype.is_complex else 1
-    values = uniform(
-        keys.shape[0], parts, dtype=dtype.to_real(), generator=generator, device=device
-    )
-    return CSRMatrix._of(torch.view_as_complex(values) if parts == 2 else values[:, 0], pattern)
+    return CSRMatrix._of(values, pattern)
 
 
 # -- operands --------------------------------------------------------------------------------------
@@ -352,25 +347,29 @@ def _inverse(places: Tensor) -> Tensor:
     return order
 
 
-def _random_keys(
-    cells: int, count: int, generator: Generator | None, device: torch.device | str | None
-) -> Tensor:
-    """Return ``count`` different numbers below ``cells`` in increasing order."""
-    from trnrand import randint
+def _drawn(
+    cells: int, count: int, dtype: torch.dtype, where: dict[str, Any]
+) -> tuple[Tensor, Tensor]:
+    """Return ``count`` different numbers below ``cells``, in increasing order, and their entries.
+
+    The torch path of trnrand draws them, which has the bits of its kernels.
+    """
+    import trnrand  # here, so that importing trnsparse does not import it
 
     least = min(count, cells - count)  # of more than a half, those that are left out are drawn
-    drawn, chosen = randint(max(cells, 1), (0,), generator=generator, device=device), None
-    while chosen is None or chosen.shape[0] < least:
-        # Half of all cells takes 1.39 draws for each on average.
-        more = least + least // 2 + 16 if least else 0
-        drawn = torch.cat(
-            [drawn, randint(max(cells, 1), (more,), generator=generator, device=device)]
-        )
-        ordered, order = torch.sort(drawn, stable=True)
-        chosen = order[first_of_each(ordered)].sort().values  # the first draw of each number
-    found = drawn[chosen[:least]].sort().values
-    if least == count:
-        return found
-    every = torch.ones(cells, dtype=torch.bool, device=found.device)
-    every[found] = False
-    return every.nonzero().squeeze(-1)
+    parts = 2 if dtype.is_complex else 1
+    with trnrand.backend("pytorch"):
+        drawn, chosen = trnrand.randint(max(cells, 1), (0,), **where), None
+        while chosen is None or chosen.shape[0] < least:
+            # Half of all cells takes 1.39 draws for each on average.
+            more = least + least // 2 + 16 if least else 0
+            drawn = torch.cat([drawn, trnrand.randint(max(cells, 1), (more,), **where)])
+            ordered, order = torch.sort(drawn, stable=True)
+            chosen = order[first_of_each(ordered)].sort().values  # the first draw of each number
+        values = trnrand.uniform(count, parts, dtype=dtype.to_real(), **where)
+    keys = drawn[chosen[:least]].sort().values
+    if least < count:
+        every = torch.ones(cells, dtype=torch.bool, device=keys.device)
+        every[keys] = False
+        keys = every.nonzero().squeeze(-1)
+    return keys, torch.view_as_complex(values) if parts == 2 else values[:, 0]

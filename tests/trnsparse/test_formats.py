@@ -225,6 +225,22 @@ def test_rows_and_columns_are_vectors_with_gradients_and_batches(name, index, dt
             assert torch.equal(*(torch.where(values != 0, g, 0) for g in gradients))
 
 
+def test_derivatives_of_selections_in_every_mode():
+    A = ts.from_dense(random_dense(6, 7))
+    for key in (np.s_[2], np.s_[:, 4], np.s_[:, [6, 0, 6]], np.s_[[1, 1], ::2]):
+
+        def selected(entries, key=key):
+            return A.with_values(entries)[key].to_dense()
+
+        leaf = A.values.clone().requires_grad_()
+        assert torch.autograd.gradcheck(selected, leaf, check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(lambda x: selected(x) ** 2, leaf, fast_mode=True)
+        rows = torch.func.jacrev(selected)(A.values)
+        assert torch.equal(rows, torch.func.jacfwd(selected)(A.values))
+        many = torch.stack([A.values, -A.values])
+        assert torch.equal(torch.vmap(selected)(many), torch.stack([selected(x) for x in many]))
+
+
 def test_iteration_gives_rows():
     dense = random_dense(4, 5, 0.5)
     for row, want in zip(ts.from_dense(dense), dense, strict=True):

@@ -7,15 +7,24 @@ from functools import reduce
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
 
 from trnsci.core.arguments import agree, data_type, floating, whole
 from trnsci.core.errors import DTypeError, FlagError, OperandError, ShapeError
+from trnsci.core.numbers.values import shapes_are_static
 from trnsparse._library import no_kernel
 from trnsparse._patterns.conversions import row_places
-from trnsparse._patterns.index import counted, first_of_each, outside_transforms, pointers
+from trnsparse._patterns.index import (
+    counted,
+    first_of_each,
+    on_host,
+    outside_transforms,
+    pointers,
+)
+from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.algebra import common_batch
 from trnsparse.formats import CSRMatrix, SparseMatrix
@@ -116,9 +125,9 @@ def kron(A: SparseMatrix, B: SparseMatrix) -> CSRMatrix:
     a, b = _rows_of("kron", "A", A), _rows_of("kron", "B", B)
     agree("kron", "A", a.values, "B", b.values)
     batch = common_batch("kron", a.batch_shape, b.batch_shape)
-    pattern, left, right = _kronecker_pattern(a.pattern, b.pattern)
-    values = a.values.expand(*batch, -1).index_select(-1, left)
-    return CSRMatrix._of(values * b.values.index_select(-1, right), pattern)
+    pattern, order = _kronecker_pattern(a.pattern, b.pattern)
+    products = a.values.expand(*batch, -1).unsqueeze(-1) * b.values.unsqueeze(-2)
+    return CSRMatrix._of(products.flatten(-2).index_select(-1, order), pattern)
 
 
 def vstack(matrices: Sequence[SparseMatrix]) -> CSRMatrix:
@@ -267,11 +276,11 @@ def _index_dtype(patterns: Sequence[Pattern], shape: tuple[int, int], entries: i
 
 
 def _made(
-    row_ends: Tensor, indices: Tensor, shape: tuple[int, int], patterns: Sequence[Pattern]
+    ends: Tensor, indices: Tensor, shape: tuple[int, int], patterns: Sequence[Pattern]
 ) -> Pattern:
-    """Return a pattern whose columns are in order where those of all patterns are."""
+    """Return a pattern by the ends of its rows; columns are in order where those of all are."""
     dtype = _index_dtype(patterns, shape, indices.shape[0])
-    made = Pattern(functional.pad(row_ends, (1, 0)).to(dtype), indices.to(dtype), shape)
+    made = Pattern(functional.pad(ends, (1, 0)).to(dtype), indices.to(dtype), shape)
     made.known_canonical = all(p.known_canonical for p in patterns) or None
     return made
 
@@ -281,6 +290,16 @@ def _diagonal_pattern(
     lengths: dict[int, int], shape: tuple[int, int], device: torch.device
 ) -> tuple[Pattern, Tensor]:
     """Return the pattern of diagonals by increasing offset, and the order of their elements."""
+    if device.type == "cpu" and not shapes_are_static():
+        from scipy.sparse import diags_array
+
+        ends = list(accumulate(lengths.values(), initial=1))  # SciPy leaves out zeros
+        parts = [np.arange(end, end + n) for end, n in zip(ends, lengths.values(), strict=False)]
+        places = {"offsets": list(lengths), "shape": shape}
+        numbered = diags_array(parts, **places, format="csr", dtype=np.int64)
+        order, pattern = parts_of_scipy(numbered, shape, torch.int64)
+        pattern.known_canonical = True
+        return pattern, order - 1
     offsets = torch.tensor(list(lengths), device=device)
     rows = torch.arange(shape[0], device=device)
     first = torch.searchsorted(offsets, -rows)  # the first diagonal that crosses each row
@@ -298,21 +317,18 @@ def _diagonal_pattern(
 
 
 @outside_transforms
-def _kronecker_pattern(a: Pattern, b: Pattern) -> tuple[Pattern, Tensor, Tensor]:
-    """Return the pattern of a Kronecker product, and the two entries of each product."""
-    shape, total = (a.rows * b.rows, a.columns * b.columns), a.entries * b.entries
-    counts, device = counted(b.pointers).to(torch.int64), b.indices.device
-    lengths = (counted(a.pointers)[:, None] * counts).reshape(-1)
-    ends = torch.cumsum(lengths, 0)
-    row = torch.repeat_interleave(torch.arange(shape[0], device=device), lengths, output_size=total)
-    inside = torch.arange(total, device=device) - (ends - lengths)[row]
-    upper = torch.div(row, max(b.rows, 1), rounding_mode="floor")
-    lower = row - upper * b.rows
-    step = torch.div(inside, counts[lower], rounding_mode="floor")
-    left = a.pointers[upper] + step
-    right = b.pointers[lower] + inside - step * counts[lower]
-    indices = a.indices[left].to(torch.int64) * b.columns + b.indices[right]
-    return _made(ends, indices, shape, (a, b)), left, right
+def _kronecker_pattern(a: Pattern, b: Pattern) -> tuple[Pattern, Tensor]:
+    """Return the pattern of a Kronecker product, and the order of the products by row."""
+    shape, counts = (a.rows * b.rows, a.columns * b.columns), counted(b.pointers).to(torch.int64)
+    lengths = counted(a.pointers)[:, None] * counts
+    ends = torch.cumsum(lengths.flatten(), 0)
+    starts = (ends - lengths.flatten()).reshape(lengths.shape)
+    # Within a row all entries of a row of b follow each other, for each entry of the row of a.
+    places = starts.index_select(0, a.row_indices).index_select(1, b.row_indices)
+    places += row_places(a)[:, None] * counts[b.row_indices] + row_places(b)
+    order = _inverse(places.flatten())
+    indices = (a.indices.to(torch.int64)[:, None] * b.columns + b.indices).flatten()
+    return _made(ends, indices[order], shape, (a, b)), order
 
 
 @outside_transforms
@@ -326,6 +342,15 @@ def _vertical(patterns: list[Pattern]) -> Pattern:
 @outside_transforms
 def _horizontal(patterns: list[Pattern]) -> tuple[Pattern, Tensor]:
     """Return the pattern of matrices next to each other, and the order of their entries."""
+    widths = list(accumulate((p.columns for p in patterns), initial=0))
+    shape, sizes = (patterns[0].rows, widths[-1]), [p.entries for p in patterns]
+    if all(on_host(p.indices) for p in patterns):
+        from scipy import sparse
+
+        numbers = torch.arange(sum(sizes), device="cpu").split(sizes)
+        parts = [as_scipy_csr(*part) for part in zip(numbers, patterns, strict=True)]
+        order, whole = parts_of_scipy(sparse.hstack(parts, format="csr"), shape, torch.int64)
+        return _made(whole.pointers[1:], whole.indices, shape, patterns), order
     counts = torch.stack([counted(p.pointers).to(torch.int64) for p in patterns])
     ends = torch.cumsum(counts.sum(0), 0)
     # The entries of a row of each matrix start after those of the matrices before it.
@@ -334,9 +359,7 @@ def _horizontal(patterns: list[Pattern]) -> tuple[Pattern, Tensor]:
         start[p.row_indices] + row_places(p) for start, p in zip(starts, patterns, strict=True)
     ]
     order = _inverse(torch.cat(places))
-    widths = [0, *accumulate(p.columns for p in patterns)]
     shifted = [p.indices.to(torch.int64) + w for p, w in zip(patterns, widths[:-1], strict=True)]
-    shape = (patterns[0].rows, widths[-1])
     return _made(ends, torch.cat(shifted)[order], shape, patterns), order
 
 

@@ -138,7 +138,7 @@ def sums(dtype, name):
     found = []
     for dim in (None, 0, 1):
         weights = numbers(*[1] if dim is None else [dense.shape[1 - dim]], dtype=dtype)
-        part = slice(None) if dim is None else shares[dim].rows(A.rank)
+        part = ... if dim is None else shares[dim].rows(A.rank)
         got, want = A.sum(dim), dense.sum() if dim is None else dense.sum(dim)
         terms = dense.abs().sum() if dim is None else dense.abs().sum(dim).max()
         bound = 2 * dense.numel() * unit_roundoff(dtype) * float(terms)

@@ -6,13 +6,11 @@ functions take patterns after ``merged``.
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from trnsci.core.errors import DimensionError, DTypeError, FlagError
-from trnsci.core.numbers.values import shapes_are_static
+from trnsci.core.numbers.values import inert, shapes_are_static
 from trnsparse._patterns.conversions import merged, row_places, transposed
 from trnsparse._patterns.index import counted
 from trnsparse._patterns.pattern import Pattern
@@ -57,44 +55,60 @@ def extremes(values: Tensor, pattern: Pattern, largest: bool) -> Tensor:
     A gradient is divided between all equal elements, those that are not stored included, as by
     ``torch.amax`` of the dense matrix.
     """
-    worst = -torch.inf if largest else torch.inf
-    lines = pattern.row_indices.to(torch.int64)
-    stored = counted(pattern.pointers)
-    zero = values.detach() == 0
+    worst, stored = -torch.inf if largest else torch.inf, counted(pattern.pointers)
     if shapes_are_static():  # duplicates are still stored, after the sum of their place
         first = pattern.first
-        stored = torch.zeros_like(stored).index_add(0, lines, first.to(stored.dtype))
-        values, zero = torch.where(first, values, worst), zero & first
+        stored = torch.zeros_like(stored).index_add(0, _lines(pattern), first.to(stored.dtype))
+        values = torch.where(first, values, worst)
     missing = pattern.columns - stored
-    # scatter_reduce counts the zeros that are not stored as one: a factor of the stored zeros
-    # corrects their gradient, and leaves their value.
-    ties = torch.zeros(*zero.shape[:-1], pattern.rows, dtype=values.dtype, device=values.device)
+    if not inert(values):
+        values = _shared(values, _lines(pattern), missing)
+    start = torch.where(missing > 0, 0.0, worst).to(values.dtype)
+    return _reduced(start, pattern, values, "amax" if largest else "amin")
+
+
+def _lines(pattern: Pattern) -> Tensor:
+    return pattern.row_indices.to(torch.int64)
+
+
+def _shared(values: Tensor, lines: Tensor, missing: Tensor) -> Tensor:
+    """Return the same values, with the gradients of zeros for the number of missing ones.
+
+    A reduction counts all missing zeros of a line as one.
+    """
+    zero = values.detach() == 0
+    ties = torch.zeros(*zero.shape[:-1], missing.shape[0], dtype=values.dtype, device=values.device)
     ties = ties.index_add(-1, lines, zero.to(values.dtype))
     share = torch.where(missing > 0, (ties + 1) / (ties + missing.clamp(min=1)), 1.0)
-    values = torch.where(zero, values * share.to(values.dtype)[..., lines], values)
-    start = torch.where(missing > 0, 0.0, worst).to(values.dtype)
+    return torch.where(zero, values * share.to(values.dtype)[..., lines], values)
+
+
+def _reduced(start: Tensor, pattern: Pattern, values: Tensor, kind: str) -> Tensor:
+    """Return the extremes of each line and its start."""
     start = start.expand(*values.shape[:-1], pattern.rows)
-    kind = "amax" if largest else "amin"
-    return start.scatter_reduce(-1, lines.expand(values.shape), values, kind)
+    if pattern.rows == 1:  # much faster than the scatter
+        whole = torch.cat([values, start], -1)
+        return (torch.amax if kind == "amax" else torch.amin)(whole, -1, keepdim=True)
+    return start.scatter_reduce(-1, _lines(pattern).expand(values.shape), values, kind)
 
 
 def positions(values: Tensor, pattern: Pattern, largest: bool) -> Tensor:
     """Return the place of the first largest or smallest element of each line, int64."""
-    values, lines = values.detach(), pattern.row_indices.to(torch.int64)
+    values = values.detach()
     best = extremes(values, pattern, largest)
-    chosen = best[..., lines]
+    chosen = best if pattern.rows == 1 else best[..., _lines(pattern)]
     found = (values == chosen) | (values.isnan() & chosen.isnan())
     columns = pattern.indices.to(torch.int64)
-    earliest = _least(torch.where(found, columns, pattern.columns), lines, pattern.rows)
+    earliest = _least(torch.where(found, columns, pattern.columns), pattern)
     # Without gaps the columns of a line are 0, 1, ...: the first gap is at the first that is not.
     places = row_places(pattern)
-    gaps = torch.where(columns != places, places, pattern.columns)
-    gaps = torch.minimum(_least(gaps, lines, pattern.rows), counted(pattern.pointers))
+    gaps = _least(torch.where(columns != places, places, pattern.columns), pattern)
+    gaps = torch.minimum(gaps, counted(pattern.pointers))
     is_gap = (best == 0) & (gaps < pattern.columns)
     return torch.where(is_gap, torch.minimum(gaps, earliest), earliest)
 
 
-def _least(places: Tensor, lines: Tensor, size: int) -> Tensor:
+def _least(places: Tensor, pattern: Pattern) -> Tensor:
     most = torch.iinfo(torch.int64).max
-    start: Any = torch.full((*places.shape[:-1], size), most, device=places.device)
-    return start.scatter_reduce(-1, lines.expand(places.shape), places, "amin")
+    start = torch.full((pattern.rows,), most, device=places.device)
+    return _reduced(start, pattern, places, "amin")

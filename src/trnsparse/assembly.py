@@ -74,11 +74,10 @@ def diags(
                 [ 0., -1.,  2.]])
     """
     no_kernel("diags")
-    several = isinstance(offsets, Sequence)
-    if several and not isinstance(diagonals, (Sequence, Tensor)):
-        raise ShapeError(f"diags: diagonals must be a sequence for {len(offsets)} offsets")
-    given: list[Any] = list(diagonals) if several else [diagonals]
-    places = [whole("diags", "offsets", k) for k in (offsets if several else [offsets])]
+    each: list[Any] = list(offsets) if isinstance(offsets, Sequence) else [offsets]
+    places = [whole("diags", "offsets", k) for k in each]
+    many = isinstance(diagonals, Sequence) or (isinstance(diagonals, Tensor) and diagonals.ndim)
+    given: Any = diagonals if many and isinstance(offsets, Sequence) else [diagonals]
     if len(given) != len(places) or not given:
         raise ShapeError(
             f"diags: diagonals and offsets must be as many, at least one, got {len(given)} and "
@@ -86,7 +85,7 @@ def diags(
         )
     if len(set(places)) < len(places):
         raise FlagError(f"diags: offsets must differ, got {places}")
-    entries = dict(zip(places, _entries(given, dtype, device), strict=True))
+    entries = dict(zip(places, _entries(list(given), dtype, device), strict=True))
     if shape is None:
         reach = [abs(k) + part.shape[-1] for k, part in entries.items() if part.ndim]
         if not reach:
@@ -293,8 +292,8 @@ def _diagonal_pattern(
     if device.type == "cpu" and not shapes_are_static():
         from scipy.sparse import diags_array
 
-        ends = list(accumulate(lengths.values(), initial=1))  # SciPy leaves out zeros
-        parts = [np.arange(end, end + n) for end, n in zip(ends, lengths.values(), strict=False)]
+        first_of = accumulate(lengths.values(), initial=1)  # SciPy leaves out zeros
+        parts = [np.arange(i, i + n) for i, n in zip(first_of, lengths.values(), strict=False)]
         places = {"offsets": list(lengths), "shape": shape}
         numbered = diags_array(parts, **places, format="csr", dtype=np.int64)
         order, pattern = parts_of_scipy(numbered, shape, torch.int64)
@@ -347,7 +346,7 @@ def _horizontal(patterns: list[Pattern]) -> tuple[Pattern, Tensor]:
     if all(on_host(p.indices) for p in patterns):
         from scipy import sparse
 
-        numbers = torch.arange(sum(sizes), device="cpu").split(sizes)
+        numbers = torch.split(torch.arange(sum(sizes), device="cpu"), sizes)
         parts = [as_scipy_csr(*part) for part in zip(numbers, patterns, strict=True)]
         order, whole = parts_of_scipy(sparse.hstack(parts, format="csr"), shape, torch.int64)
         return _made(whole.pointers[1:], whole.indices, shape, patterns), order

@@ -177,10 +177,7 @@ REFUSED = {
         "diags: diagonals and offsets must be as many, at least one, got 1 and 2",
     ),
     "none": (lambda: ts.diags([], []), "at least one, got 0 and 0"),
-    "one for several": (
-        lambda: ts.diags(1.0, [0, 1]),
-        "diagonals must be a sequence for 2 offsets",
-    ),
+    "one for several": (lambda: ts.diags(1.0, [0, 1]), "at least one, got 1 and 2"),
     "no shape": (lambda: ts.diags(1.0), "shape must be given where every diagonal is a number"),
     "length": (
         lambda: ts.diags(torch.ones(3), 1, (3, 3)),

@@ -32,13 +32,14 @@ def common_batch(function: str, *batches: Sequence[int]) -> tuple[int, ...]:
     Raises:
         ShapeError: They do not broadcast.
     """
-    found: tuple[int, ...] | None = ()
+    found: tuple[int, ...] = ()
     for batch in batches:
-        found = broadcast(found, batch)
-        if found is None:
+        both = broadcast(found, batch)
+        if both is None:
             shown = ", ".join(str(tuple(b)) for b in batches)
             raise ShapeError(f"{function}: the batches must broadcast, got {shown}")
-    return found or ()
+        found = both
+    return found
 
 
 def added_to_dense(values: Tensor, pattern: Pattern, dense: Tensor, sign: int = 1) -> Tensor:
@@ -56,7 +57,8 @@ def added_to_dense(values: Tensor, pattern: Pattern, dense: Tensor, sign: int = 
     batch = common_batch("add", values.shape[:-1], dense.shape[:-2])
     flat = dense.expand(*batch, *pattern.shape).flatten(-2)
     entries = values.expand(*batch, -1)
-    return flat.index_add(-1, pattern.keys, entries, alpha=sign).unflatten(-1, pattern.shape)
+    added = flat.index_add(-1, pattern.keys, entries, alpha=sign)
+    return added.reshape(*batch, *pattern.shape)
 
 
 def multiplied(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:

@@ -301,11 +301,11 @@ class COOMatrix(COOStorage, SparseMatrix):
 
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in CSR format; duplicates are summed."""
-        return CSRMatrix._of(*compressed(self.values, *self._places, self.shape))
+        return CSRMatrix._of(*compressed(self.values, *self._current, self.shape))
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in CSC format; duplicates are summed."""
-        return CSCMatrix._of(*compressed(self.values, *self._places[::-1], self.shape[::-1]))
+        return CSCMatrix._of(*compressed(self.values, *self._current[::-1], self.shape[::-1]))
 
 
 class BSRMatrix(BSRStorage, SparseMatrix):

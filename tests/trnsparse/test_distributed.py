@@ -145,7 +145,7 @@ def sums(dtype, name):
         found.append(bool(((got.detach() - want[part]).abs() <= bound).all()))
         # On all ranks the gradient of a replicated sum is one.
         loss = (got * weights.conj()[part]).sum().real
-        by_values = torch.autograd.grad(loss, values)[0]
+        by_values = torch.autograd.grad(loss, values, retain_graph=True)[0]
         every = (weights[:, None] if dim == 1 else weights).expand(dense.shape)
         mine = torch.zeros_like(dense)
         mine[own] = every[own]

@@ -14,22 +14,26 @@ from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.row_products import RowMatrix
 
 
-def selected_columns(matrix: RowMatrix, columns: Tensor) -> tuple[Tensor, Pattern]:
+def selected_columns(matrix: RowMatrix, columns: Tensor | slice) -> tuple[Tensor, Pattern]:
     """Return the entries of chosen columns, which may repeat, and their pattern.
 
     The entries of a row stay in the order of the matrix, as in SciPy.
+
+    Args:
+        matrix: The matrix.
+        columns: Indices on its device; of a matrix on the host also a slice.
     """
     values, pattern = matrix.values, matrix.pattern
-    if suits_scipy(values, pattern.indices) and on_host(columns):
+    if suits_scipy(values, pattern.indices) and _readable(columns):
         return _by_scipy(matrix.made_by(as_scipy_csr), pattern, columns)
     part, entries = _places(pattern, columns)
     return values.index_select(-1, entries), part
 
 
 @outside_transforms
-def _places(pattern: Pattern, columns: Tensor) -> tuple[Pattern, Tensor]:
+def _places(pattern: Pattern, columns: Tensor | slice) -> tuple[Pattern, Tensor]:
     """Return the pattern of chosen columns, and the entry at each of its places."""
-    if on_host(pattern.indices) and on_host(columns):
+    if isinstance(columns, slice) or (on_host(pattern.indices) and on_host(columns)):
         numbered = torch.arange(pattern.entries, device="cpu")
         entries, part = _by_scipy(as_scipy_csr(numbered, pattern), pattern, columns)
         return part, entries
@@ -45,6 +49,10 @@ def _places(pattern: Pattern, columns: Tensor) -> tuple[Pattern, Tensor]:
     return Pattern(pointers, indices, (pattern.rows, columns.shape[0])), entries
 
 
-def _by_scipy(matrix: Any, pattern: Pattern, columns: Tensor) -> tuple[Tensor, Pattern]:
-    shape = (pattern.rows, columns.shape[0])
-    return parts_of_scipy(matrix[:, columns.numpy()], shape, pattern.indices.dtype)
+def _readable(columns: Tensor | slice) -> bool:
+    return isinstance(columns, slice) or on_host(columns)
+
+
+def _by_scipy(matrix: Any, pattern: Pattern, columns: Tensor | slice) -> tuple[Tensor, Pattern]:
+    part = matrix[:, columns if isinstance(columns, slice) else columns.numpy()]
+    return parts_of_scipy(part, part.shape, pattern.indices.dtype)

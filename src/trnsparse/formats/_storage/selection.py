@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import DimensionError, ShapeError
+from trnsparse._patterns.index import on_host
 from trnsparse._patterns.pattern import Pattern
 from trnsparse._products.selections import selected_columns
 from trnsparse.formats._storage.csr import CSRStorage
@@ -68,7 +69,9 @@ def _rows(matrix: CSRStorage, key: Any) -> CSRStorage:
 
 
 def _columns(matrix: CSRStorage, key: Any) -> CSRStorage:
-    columns = _chosen(key, matrix.pattern.columns).to(matrix.pattern.indices.device)
+    indices = matrix.pattern.indices
+    as_it_is = isinstance(key, slice) and on_host(indices)  # SciPy is faster with a slice
+    columns = key if as_it_is else _chosen(key, matrix.pattern.columns).to(indices.device)
     return type(matrix)._of(*selected_columns(matrix._matrix, columns))
 
 

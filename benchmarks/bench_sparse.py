@@ -9,8 +9,9 @@
 The baseline of a row is the fastest of SciPy and torch.sparse on the same data, the latter with its
 default int64 indices and with int32 for MKL; without MKL it has no product of blocks. The goal is
 1.05 times the baseline from 200 us on; below, 5 us more for a product with a vector and 10 us for
-the rest. Solvers have no goal; they are shown for comparison. Contenders are timed in turns, so
-that noise is shared; with one CPU thread, thread time is used.
+the rest. Solvers, parts, and products of two sparse matrices have no goal; they are shown for
+comparison. Padded rows (ELL) are compared with our CSR. Contenders are timed in turns, so that
+noise is shared; with one CPU thread, thread time is used.
 """
 
 from __future__ import annotations
@@ -284,6 +285,41 @@ def solutions(device: str) -> Iterator[Problem]:
         yield Problem(name, ours, {"scipy": scipys}, has_goal=False)
 
 
+def rearranged(A: ts.CSRMatrix, S: sp.csr_array) -> dict[str, tuple[Call, Call]]:
+    """Return calls of trnsparse and SciPy, and of padded rows (ELL) and CSR."""
+    size, line = A.shape[0], [-1.0, 2.0, -1.0]
+    columns = torch.from_numpy(np.random.default_rng(1).permutation(size))
+    chosen, part = columns.numpy(), slice(10, size // 2)
+    learned, narrow = A.clone().requires_grad_(), A.to(torch.bfloat16)
+    D = sp.diags_array(line, offsets=[-1, 0, 1], shape=(3, 3), format="csr")
+    M = ts.from_scipy(D).to(A.dtype)
+    x, E, F = torch.randn(size), A.to_ell(), ts.diags([*line, *line], range(-3, 3), A.shape)
+    padded = F.to_ell()
+    return {
+        "A @ A": (lambda: A @ A, lambda: S @ S),
+        "A @ A, recorded by autograd": (lambda: learned @ learned, lambda: S @ S),
+        "A @ A, bfloat16": (lambda: narrow @ narrow, lambda: S @ S),
+        "A[:, columns]": (lambda: A[:, columns], lambda: S[:, chosen]),
+        "A[:, a:b]": (lambda: A[:, part], lambda: S[:, part]),
+        "A.max(1)": (lambda: A.max(1), lambda: S.max(axis=1)),
+        "kron(A, 3 x 3)": (lambda: ts.kron(A, M), lambda: sp.kron(S, D, format="csr")),
+        "hstack": (lambda: ts.hstack([A, A]), lambda: sp.hstack([S, S], format="csr")),
+        "ELL @ x": (lambda: E @ x, lambda: A @ x),
+        "ELL @ x, six diagonals": (lambda: padded @ x, lambda: F @ x),
+    }
+
+
+def rearrangements(device: str) -> Iterator[Problem]:
+    if device != "cpu":
+        return
+    for size, density in ((1_000, 0.01), (1_000, 1e-4), (10_000, 1e-3), (100_000, 1e-5)):
+        A, S, _ = matrices(size, density, device)
+        for name, (ours, rival) in rearranged(A, S).items():
+            label = f"{name}, order {size:,}, density {density:g}"
+            kind = "CSR" if name.startswith("ELL") else "scipy"
+            yield Problem(label, ours, {kind: rival}, has_goal=False)
+
+
 def plain_cg(product: Callable[[Tensor], Tensor], b: Tensor, tol: float) -> Tensor:
     """Return a solution by the iteration of ``cg`` in plain torch, without a report."""
     x, r, p = torch.zeros_like(b), b.clone(), b.clone()
@@ -323,7 +359,17 @@ def iterations(device: str) -> Iterator[Problem]:
         )
 
 
-GROUPS = (conversions, products, transposes, gradients, blocks, attention, solutions, iterations)
+GROUPS = (
+    conversions,
+    products,
+    transposes,
+    gradients,
+    blocks,
+    attention,
+    solutions,
+    rearrangements,
+    iterations,
+)
 
 
 def timings_of(

@@ -8,6 +8,7 @@ from trnsci import __version__ as __version__
 from trnsci.core.backend.library import surface
 from trnsci.core.errors import NkiFallbackWarning
 from trnsparse._library import LIBRARY
+from trnsparse.assembly import diags, hstack, kron, random_sparse, vstack
 from trnsparse.attention import block_sparse_attention
 from trnsparse.direct import SparseLU, splu, spsolve, sptrsv
 from trnsparse.formats import (
@@ -89,6 +90,7 @@ __all__ = [
     "chebyshev_steps",
     "count_quartets",
     "density_screen",
+    "diags",
     "dilated_mask",
     "eye_sparse",
     "from_dense",
@@ -96,14 +98,17 @@ __all__ = [
     "from_torch_sparse",
     "get_backend",
     "global_window_mask",
+    "hstack",
     "ichol_preconditioner",
     "ilu_preconditioner",
     "jacobi_preconditioner",
+    "kron",
     "local_window_mask",
     "minres",
     "permuted",
     "plot_pattern",
     "power_iteration",
+    "random_sparse",
     "rcm",
     "richardson",
     "schwarz_bounds",
@@ -120,6 +125,7 @@ __all__ = [
     "spsolve",
     "sptrsv",
     "ssor_preconditioner",
+    "vstack",
 ]
 
 set_backend = LIBRARY.set_backend

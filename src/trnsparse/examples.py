@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import torch
 
+from trnrand import Generator
 from trnsci.core.examples import Example, example
 from trnsci.core.testing import random_tensor
 from trnsparse._library import LIBRARY
@@ -49,10 +50,15 @@ _OTHERS = {
     "block_sparse_attention": example(_HEADS, _HEADS, _HEADS, causal_mask(256, 128)),
     "cg, BSRMatrix": example(_BLOCKS, _X),
     "chebyshev": example(_ROWS, _X, 1.0, 9.0, 3),
+    "diags": example([_X, 2.0], [0, 1]),
+    "hstack": example([_ROWS, _BLOCKS]),
+    "kron": example(_ROWS, _ROWS),
+    "random_sparse": example((4, 4), 0.5, generator=Generator(3)),
     "richardson": example(_ROWS, _X, 0.1, 3),
     "sddmm": example(_ROWS, _A, _B),
     "spgemm": example(_ROWS, _ROWS),
     "spmm": example(_ROWS, _B),
+    "vstack": example([_ROWS, _BLOCKS]),
     "spmm, BSRMatrix": example(_BLOCKS, _B),
     "spmm, equal rows": example(_EQUAL, random_tensor(256, 2)),
 }

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import trnrand
 import trnsparse as ts
 
 from .cases import FORMATS, in_format, random_dense, spd_dense
@@ -68,6 +69,40 @@ def test_algebra_and_selection():
     C, D = (random_dense(20, 4, 1.0, s) for s in (2, 3))
     found = ts.sddmm(A, C.cuda(), D.cuda()).to_dense().cpu()
     torch.testing.assert_close(found, (C @ D.T) * (a != 0))
+
+
+def test_parts_reductions_and_assembly():
+    a = random_dense(20, 13)
+    A = ts.from_dense(a.cuda())
+    columns = torch.tensor([7, 0, 7, 12])
+    for chosen in (columns, columns.cuda()):
+        assert torch.equal(A[:, chosen].to_dense().cpu(), a[:, columns])
+    assert torch.equal(A[:, 11:2:-3].to_dense().cpu(), a[:, [11, 8, 5]])
+    assert torch.equal(A[4].cpu(), a[4])
+    assert torch.equal(A[:, 3].cpu(), a[:, 3])
+    assert torch.equal((A + a.cuda()).cpu(), 2 * a)
+    for dim in (0, 1):
+        assert torch.equal(A.max(dim).cpu(), a.amax(dim))
+        assert torch.equal(A.min(dim).cpu(), a.amin(dim))
+        assert torch.equal(A.argmax(dim).cpu(), a.argmax(dim))
+    assert A.argmax() == a.argmax()
+    made = {
+        "hstack": (ts.hstack([A, A]), torch.cat([a, a], 1)),
+        "vstack": (ts.vstack([A, A]), torch.cat([a, a])),
+        "kron": (ts.kron(A, A), torch.kron(a, a)),
+        "diags": (
+            ts.diags([a[0].cuda(), 1.0], [0, -2]),
+            torch.diag(a[0]) + torch.eye(13).roll(2, 0).tril(),
+        ),
+    }
+    for found, want in made.values():
+        assert found.device.type == "cuda"
+        assert torch.equal(found.to_dense().cpu(), want)
+    host, device = (
+        ts.random_sparse((50, 40), 0.2, generator=trnrand.Generator(1, device=kind))
+        for kind in ("cpu", "cuda")
+    )
+    assert torch.equal(host.to_dense(), device.to_dense().cpu())
 
 
 def test_solvers():

@@ -128,6 +128,41 @@ def test_entries_have_gradients(ranks):
     assert all(pool(ranks).run(entry_gradients))
 
 
+def sums(dtype, name):
+    """Sums by axis and their gradients by the entries of this rank."""
+    dense, layout, columns = cases(dist.get_world_size(), dtype)[name]
+    whole = ts.from_dense(dense)
+    values = whole.values.clone().requires_grad_()
+    A = RowShardedCSR.from_csr(whole.with_entries(values), layout=layout, columns=columns)
+    own, shares = slice(*A.starts[A.rank : A.rank + 2]), {0: A.columns, 1: A.layout}
+    found = []
+    for dim in (None, 0, 1):
+        weights = numbers(*[1] if dim is None else [dense.shape[1 - dim]], dtype=dtype)
+        part = ... if dim is None else shares[dim].rows(A.rank)
+        got, want = A.sum(dim), dense.sum() if dim is None else dense.sum(dim)
+        terms = dense.abs().sum() if dim is None else dense.abs().sum(dim).max()
+        bound = 2 * dense.numel() * unit_roundoff(dtype) * float(terms)
+        found.append(bool(((got.detach() - want[part]).abs() <= bound).all()))
+        # On all ranks the gradient of a replicated sum is one.
+        loss = (got * weights.conj()[part]).sum().real
+        by_values = torch.autograd.grad(loss, values, retain_graph=True)[0]
+        every = (weights[:, None] if dim == 1 else weights).expand(dense.shape)
+        mine = torch.zeros_like(dense)
+        mine[own] = every[own]
+        stored = mine[whole.pattern.row_indices, whole.pattern.indices]
+        found.append(torch.equal(by_values, stored))
+    return found, refusal(lambda: A.sum(2)), refusal(lambda: A.sum(A.rank))
+
+
+@pytest.mark.parametrize("ranks", rank_numbers([1, 3]))
+@each_case("dtype, name", [(d, n) for d in DTYPES[1:] for n in cases(1, d)])
+def test_sums_and_gradients_are_those_of_the_whole_matrix(ranks, dtype, name):
+    for found, outside, unlike in pool(ranks).run(sums, dtype, name):
+        assert all(found), found
+        assert outside[0] == "FlagError"
+        assert ranks == 1 or unlike[0] in ("RankError", "FlagError")
+
+
 def dtensors():
     """A product and a solution with DTensors, and what is not accepted."""
     ranks = dist.get_world_size()

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 import trnsparse as ts
 from drawn import examples
 from each_case import each_case
+from pairwise import pairwise
 
 from .cases import DTYPES, FORMATS, dense_matrices, in_format, random_dense
 
@@ -168,6 +169,13 @@ def test_sparse_times_sparse_has_gradients():
 
 KEYS = [
     np.s_[2],
+    np.s_[2, :],
+    np.s_[2, ::-2],
+    np.s_[-3:, 6],
+    np.s_[[0, 5], -7],
+    np.s_[1, [2, 4, 2]],
+    np.s_[:, [6, 0, 0]],
+    np.s_[::2, ::-1],
     np.s_[-1],
     np.s_[1:4],
     np.s_[::2],
@@ -185,8 +193,69 @@ KEYS = [
 def test_selections_are_those_of_the_dense_matrix(key, name):
     dense = random_dense(6, 7)
     want = torch.from_numpy(dense.numpy()[key].copy())
-    found = in_format(dense, name)[key].to_dense()
-    assert torch.equal(found, want.reshape(found.shape))
+    found = in_format(dense, name)[key]
+    # An integer removes its dimension, as in NumPy, torch and SciPy's arrays.
+    assert isinstance(found, torch.Tensor if want.ndim < 2 else ts.SparseMatrix)
+    assert torch.equal(found.to_dense(), want)
+
+
+@each_case("name, index, dtype", pairwise(FORMATS, [torch.int32, torch.int64], DTYPES), ids=str)
+def test_rows_and_columns_are_vectors_with_gradients_and_batches(name, index, dtype):
+    dense = random_dense(6, 7, dtype=dtype)
+    csr = ts.from_dense(dense)
+    csr = ts.CSRMatrix(csr.values, csr.col_indices.to(index), csr.row_ptrs.to(index), csr.shape)
+    A = csr.asformat(name)
+    data = torch.stack([A.entries, 2 * A.entries])
+    dense = torch.stack([dense, 2 * dense])
+    for key in (np.s_[1], np.s_[:, 3], np.s_[:, [5, 1, 5]], np.s_[2:, 1:4]):
+        for values, want in ((data, dense), (data[0], dense[0])):
+            values = values.clone().requires_grad_()
+            found = A._with_data(values)[key]
+            want = want[..., key, :] if key == 1 else want[(..., *key)]
+            assert torch.equal(found.to_dense(), want)
+            # Sums of integer weights: their gradients are exact in any order.
+            dense_of = A._with_data(values).to_dense()
+            picked = dense_of[..., key, :] if key == 1 else dense_of[(..., *key)]
+            weights = torch.arange(picked.numel()).reshape(picked.shape).to(dtype)
+            gradients = [
+                torch.autograd.grad((x * weights).real.sum(), values)[0]
+                for x in (found.to_dense(), picked)
+            ]
+            # Conversion of blocks to rows leaves out their zeros.
+            assert torch.equal(*(torch.where(values != 0, g, 0) for g in gradients))
+
+
+def test_derivatives_of_selections_in_every_mode():
+    A = ts.from_dense(random_dense(6, 7))
+    for key in (np.s_[2], np.s_[:, 4], np.s_[:, [6, 0, 6]], np.s_[[1, 1], ::2]):
+
+        def selected(entries, key=key):
+            found = A.with_values(entries)[key]
+            return found if isinstance(found, torch.Tensor) else found.to_dense()
+
+        leaf = A.values.clone().requires_grad_()
+        assert torch.autograd.gradcheck(selected, leaf, check_forward_ad=True)
+        assert torch.autograd.gradgradcheck(lambda x: selected(x) ** 2, leaf, fast_mode=True)
+        rows = torch.func.jacrev(selected)(A.values)
+        assert torch.equal(rows, torch.func.jacfwd(selected)(A.values))
+        many = torch.stack([A.values, -A.values])
+        assert torch.equal(torch.vmap(selected)(many), torch.stack([selected(x) for x in many]))
+
+
+def test_iteration_gives_rows():
+    dense = random_dense(4, 5, 0.5)
+    for row, want in zip(ts.from_dense(dense), dense, strict=True):
+        assert torch.equal(row, want)
+
+
+def test_entries_at_one_place_are_added_in_selections():
+    places = torch.tensor([0, 0, 0, 1]), torch.tensor([2, 0, 2, 2])
+    A = ts.COOMatrix(torch.tensor([1.0, 2.0, 4.0, 8.0]), *places, (2, 3))
+    B = ts.CSRMatrix(A.values, places[1], torch.tensor([0, 3, 4]), (2, 3))
+    for matrix in (A, B, A.to_csc(), A.to_bsr(2), A.to_ell()):
+        assert matrix[0].tolist() == [2, 0, 5]
+        assert matrix[:, 2].tolist() == [5, 8]
+        assert matrix[:, [2, 2, 0]].to_dense().tolist() == [[5, 5, 2], [8, 8, 0]]
 
 
 def test_an_ellipsis_stands_for_what_is_not_said():

@@ -48,6 +48,7 @@ from trnsparse._products.row_products import (
     csr_product,
     products_like,
     sampled_product,
+    slot_product,
 )
 from trnsparse._products.tiles import plan_product
 
@@ -88,6 +89,11 @@ def spmm_like(matrix: RowMatrix, b: Tensor) -> Callable[[Tensor], Tensor]:
 def run_column_spmv(transposed: RowMatrix, b: Tensor) -> Tensor | None:
     """Return the product of a CSC matrix and a vector; None if it must be converted to CSR."""
     return None if kernels_wanted() else column_product(transposed, b)
+
+
+def run_slot_spmv(slots: RowMatrix, b: Tensor) -> Tensor | None:
+    """Return the product of an ELL matrix and a vector; None if it must be converted to CSR."""
+    return None if kernels_wanted() else slot_product(slots, b)
 
 
 def _show_plan(choice: Choice, matrix: RowMatrix, b: Tensor) -> None:

@@ -56,6 +56,14 @@ def ordered(rows: Tensor, columns: Tensor, shape: tuple[int, int]) -> tuple[Patt
     return Pattern(pointers(rows, shape[0]), columns[order], shape), order
 
 
+def merged(values: Tensor, pattern: Pattern) -> tuple[Tensor, Pattern]:
+    """Return entries with columns in order and duplicates summed; the same if they are."""
+    if pattern.canonical:
+        return values, pattern
+    found, groups = united(pattern.keys, pattern.shape, pattern.indices.dtype)
+    return group_sums(values, groups, found.entries), found
+
+
 def compressed(
     values: Tensor, rows: Tensor, columns: Tensor, shape: tuple[int, int]
 ) -> tuple[Tensor, Pattern]:

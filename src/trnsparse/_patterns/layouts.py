@@ -66,7 +66,7 @@ def as_scipy_csr(values: Tensor, pattern: Pattern) -> Any:
     """Return SciPy's ``csr_array`` on the memory of ``values`` and of the indices."""
     from scipy.sparse import csr_array
 
-    parts = (values.detach().contiguous(), pattern.indices, pattern.pointers)
+    parts = (values.detach().contiguous().view(-1), pattern.indices, pattern.pointers)
     return csr_array(tuple(array_of(t) for t in parts), shape=pattern.shape)
 
 

@@ -1,15 +1,17 @@
-"""Sums, common entries and products of two CSR matrices, without a dense intermediate."""
+"""Sums and common entries of two CSR matrices, and sums with a dense one."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import broadcast
+from trnsci.core.arguments import agree, broadcast
+from trnsci.core.errors import OperandError, ShapeError
 from trnsci.core.numbers.values import shapes_are_static
-from trnsparse._patterns.conversions import united
-from trnsparse._patterns.index import counted, group_sums, keys_of
-from trnsparse._patterns.layouts import as_scipy_csr, parts_of_scipy, suits_scipy
+from trnsparse._patterns.conversions import merged, united
+from trnsparse._patterns.index import group_sums
 from trnsparse._patterns.pattern import Pattern
 
 
@@ -22,6 +24,41 @@ def added(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, P
     batch = broadcast(a.shape[:-1], b.shape[:-1]) or ()
     both = torch.cat([a.expand(*batch, -1), b.expand(*batch, -1)], dim=-1)
     return group_sums(both, groups, pattern.entries), pattern
+
+
+def common_batch(function: str, *batches: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape that the shapes of batches broadcast to.
+
+    Raises:
+        ShapeError: They do not broadcast.
+    """
+    found: tuple[int, ...] = ()
+    for batch in batches:
+        both = broadcast(found, batch)
+        if both is None:
+            shown = ", ".join(str(tuple(b)) for b in batches)
+            raise ShapeError(f"{function}: the batches must broadcast, got {shown}")
+        found = both
+    return found
+
+
+def added_to_dense(values: Tensor, pattern: Pattern, dense: Tensor, sign: int = 1) -> Tensor:
+    """Return ``dense`` plus or minus a matrix, as a dense tensor.
+
+    Raises:
+        OperandError: ``dense`` does not broadcast to the shape of the matrix.
+    """
+    agree("add", "the matrix", values, "the dense operand", dense)
+    if broadcast(dense.shape[-2:], pattern.shape) != pattern.shape:
+        raise OperandError(
+            f"add: the dense operand must broadcast to {pattern.shape}, got {tuple(dense.shape)}"
+        )
+    values, pattern = merged(values, pattern)  # so that an element is rounded twice at most
+    batch = common_batch("add", values.shape[:-1], dense.shape[:-2])
+    flat = dense.expand(*batch, *pattern.shape).flatten(-2)
+    entries = values.expand(*batch, -1)
+    added = flat.index_add(-1, pattern.keys, entries, alpha=sign)
+    return added.reshape(*batch, *pattern.shape)
 
 
 def multiplied(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
@@ -43,35 +80,3 @@ def multiplied(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tens
     left = found.nonzero().squeeze(-1)
     pattern, _ = united(of_a.keys[left], of_a.shape, of_a.indices.dtype)
     return a.index_select(-1, left) * b.index_select(-1, place[left]), pattern
-
-
-def sparse_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
-    """Return the entries of a product of two matrices, and its pattern."""
-    if not (suits_scipy(a, of_a.indices) and suits_scipy(b, of_b.indices)):
-        return _expanded_product(a, of_a, b, of_b)
-    product = as_scipy_csr(a, of_a) @ as_scipy_csr(b, of_b)
-    dtype = torch.promote_types(of_a.indices.dtype, of_b.indices.dtype)
-    return parts_of_scipy(product, (of_a.rows, of_b.columns), dtype)
-
-
-def _expanded_product(a: Tensor, of_a: Pattern, b: Tensor, of_b: Pattern) -> tuple[Tensor, Pattern]:
-    """Return a differentiable product, as the sum over all pairs of matching entries.
-
-    Memory is proportional to the number of multiplications.
-    """
-    lengths = counted(of_b.pointers)[of_a.indices]
-    total = int(lengths.sum())
-    left = torch.repeat_interleave(
-        torch.arange(of_a.entries, device=a.device), lengths, output_size=total
-    )
-    ends = torch.cumsum(lengths, 0)
-    inside = torch.arange(total, device=a.device) - (ends - lengths)[left]
-    right = of_b.pointers[of_a.indices[left]] + inside
-    shape = (of_a.rows, of_b.columns)
-    keys = keys_of(of_a.row_indices[left], of_b.indices[right], shape[1])
-    pattern, groups = united(keys, shape, of_a.indices.dtype)
-    if a.dtype in (torch.float16, torch.bfloat16):  # products are exact in float32
-        terms = a.float().index_select(-1, left) * b.float().index_select(-1, right)
-    else:
-        terms = a.index_select(-1, left) * b.index_select(-1, right)
-    return group_sums(terms, groups, pattern.entries).to(a.dtype), pattern

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -46,8 +47,8 @@ class RowMatrix:
         tiles: Its dense tiles for products on kernels.
 
     Args:
-        values: Entries (nnz,) or blocks (nb, s, s); leading dimensions for several matrices of one
-            pattern.
+        values: Entries (nnz,), blocks (nb, s, s) or slots (m, w); leading dimensions for several
+            matrices of one pattern.
         pattern: Positions of the entries or blocks.
     """
 
@@ -127,6 +128,23 @@ def column_product(transposed: RowMatrix, b: Tensor) -> Tensor | None:
     if b.ndim != 1 or not (suits_scipy(transposed.values, transposed.pattern.indices) and inert(b)):
         return None
     return torch.from_numpy(transposed.made_by(as_scipy_csc) @ array_of(b))
+
+
+def slot_product(slots: RowMatrix, b: Tensor) -> Tensor | None:
+    """Return the product of padded rows and a vector, or None if SciPy cannot compute it.
+
+    Values are read where they are: those of empty slots are multiplied by an appended zero.
+
+    Args:
+        slots: Slots (m, w), and their pattern, where empty ones have the column after the last.
+        b: The vector.
+    """
+    one = slots.values.ndim == 2 and b.ndim == 1
+    if not (one and suits_scipy(slots.values.reshape(-1), slots.pattern.indices) and inert(b)):
+        return None
+    x = array_of(b)
+    padded = np.concatenate([x, np.zeros(1, x.dtype)])
+    return torch.from_numpy(slots.made_by(as_scipy_csr) @ padded)
 
 
 def sampled_product(pattern: Pattern, c: Tensor, d: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from trnsci.core.krylov.on_ranks import Sharded, solved_on_ranks
 from trnsci.core.krylov.runs import Product
 from trnsci.core.krylov.short_recurrences import conjugate_gradients
 from trnsci.core.krylov.solve import Stopping, stopping
+from trnsparse._products.reductions import axis_of
 from trnsparse.distributed.halo import (
     HaloPlan,
     balanced_rows,
@@ -231,6 +232,25 @@ class RowShardedCSR:
                 f"got shape {self.shape}"
             )
         return self.local.diagonal()
+
+    @also_spelled("dim", "axis")
+    def sum(self, dim: int | None = None, *, check: bool = True) -> Tensor:
+        """Return the sum of all elements, on every rank, or this rank's part of those along a dim.
+
+        Args:
+            dim: None for all; 0 for sums over rows, in the layout of the columns; 1 for sums over
+                columns, in the layout of the rows.
+            check: Whether ranks compare their arguments first.
+        """
+        with agreement("RowShardedCSR", group=self.group, check=check) as describe:
+            reverse_mode_only("RowShardedCSR")
+            axis = axis_of("sum", dim)
+            describe(f"sum along {axis}, {gradients(self.local.values)}")
+        if axis is None:
+            return all_reduce(self.local.sum(), self.ranks)
+        if axis == 1:
+            return self.local.sum(1)
+        return self.T._product(self.local.values.new_ones(self.local.shape[0]))
 
     def operator(self, function: str) -> Sharded:
         """Return the matrix for the iterative methods of a function.

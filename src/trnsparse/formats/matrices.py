@@ -16,7 +16,7 @@ from trnsci.core.errors import FlagError, OperandError
 from trnsparse._patterns.conversions import compressed, transposed
 from trnsparse._patterns.index import copied, expanded
 from trnsparse._patterns.pattern import Pattern
-from trnsparse._products.algebra import multiplied
+from trnsparse._products.algebra import added_to_dense, multiplied
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape, is_scalar
 from trnsparse.formats._storage.bsr import BSRStorage
 from trnsparse.formats._storage.coo import COOStorage
@@ -96,12 +96,22 @@ class SparseMatrix(StoredMatrix):
     def __add__(self, other: Any) -> Any:
         if isinstance(other, SparseMatrix):
             return self.to_csr().added(other.to_csr())
-        return NotImplemented
+        return self._with_dense(other, 1)
+
+    __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
         if isinstance(other, SparseMatrix):
             return self.to_csr().added(other.to_csr(), 1.0, -1.0)
-        return NotImplemented
+        return self + -other if isinstance(other, Tensor) else NotImplemented
+
+    def __rsub__(self, other: Any) -> Any:
+        return self._with_dense(other, -1)
+
+    def _with_dense(self, other: Any, sign: int) -> Any:
+        if not isinstance(other, Tensor) or is_scalar(other):
+            return NotImplemented
+        return added_to_dense(*self._stored(), other, sign)
 
     def __neg__(self) -> Self:
         return self._with_data(-self._data)
@@ -291,11 +301,11 @@ class COOMatrix(COOStorage, SparseMatrix):
 
     def to_csr(self) -> CSRMatrix:
         """Return the matrix in CSR format; duplicates are summed."""
-        return CSRMatrix._of(*compressed(self.values, *self._places, self.shape))
+        return CSRMatrix._of(*compressed(self.values, *self._current, self.shape))
 
     def to_csc(self) -> CSCMatrix:
         """Return the matrix in CSC format; duplicates are summed."""
-        return CSCMatrix._of(*compressed(self.values, *self._places[::-1], self.shape[::-1]))
+        return CSCMatrix._of(*compressed(self.values, *self._current[::-1], self.shape[::-1]))
 
 
 class BSRMatrix(BSRStorage, SparseMatrix):
@@ -357,7 +367,7 @@ class ELLMatrix(ELLStorage, SparseMatrix):
     Args:
         values: The slots, (m, w); (..., m, w) for a batch of matrices on one pattern.
         col_indices: The column of each slot, (m, w), int64 or int32; -1 marks an empty slot, whose
-            value is never read.
+            value must be finite and has no effect.
         shape: Rows and columns.
         validate: Whether to check that the arguments describe a matrix.
 
@@ -365,6 +375,7 @@ class ELLMatrix(ELLStorage, SparseMatrix):
         ShapeError: Sizes or columns do not fit.
         DTypeError: Values are integers, or indices are not.
         DeviceError: The tensors are on several devices.
+        NotFiniteError: The value of an empty slot is NaN or infinite.
     """
 
     format = "ell"

@@ -76,6 +76,7 @@ EXEMPT: Mapping[str, str] = {
     "trnsparse.jacobi_preconditioner": _SETUP,
     "trnsparse.plot_pattern": "draws a picture",
     "trnsparse.power_iteration": "its eigenvalue is a Python number; eigh has derivatives",
+    "trnsparse.random_sparse": "draws a matrix, from numbers",
     "trnsparse.rcm": _INTEGERS,
     "trnsparse.from_torch_sparse": "torch's sparse tensors have neither forward mode nor "
     "torch.func; gradients are tested with the formats",

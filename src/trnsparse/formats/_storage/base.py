@@ -14,11 +14,14 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import agree, floating
-from trnsci.core.errors import FlagError, OperandError
+from trnsci.core.arguments import agree, also_spelled, floating
+from trnsci.core.errors import OperandError
+from trnsci.core.numbers.values import readable
 from trnsparse._paths.rows import run_spmm
 from trnsparse._patterns.conversions import densified
+from trnsparse._patterns.index import group_sums
 from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.reductions import axis_of, extremes, lines_of, positions
 from trnsparse._products.row_products import RowMatrix
 
 _DERIVED = ("_pattern_cache", "_product_cache")
@@ -49,6 +52,10 @@ class StoredMatrix(ABC):
     @abstractmethod
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         """Return entries and pattern by rows; duplicates are allowed and are summed."""
+
+    def _stored(self) -> tuple[Tensor, Pattern]:
+        """Return all stored elements by rows, also the zeros of blocks, and their pattern."""
+        return self._by_rows()
 
     # -- entries -----------------------------------------------------------------------------------
 
@@ -194,17 +201,53 @@ class StoredMatrix(ABC):
         zeros = values.new_zeros(*values.shape[:-1], size)
         return zeros.index_add(-1, pattern.indices[chosen], values.index_select(-1, chosen))
 
+    @also_spelled("dim", "axis")
     def sum(self, dim: int | None = None) -> Tensor:
-        """Return the sum of all entries, or the dense sums over rows (0) or columns (1)."""
-        values, pattern = self._by_rows()
-        if dim is None:
+        """Return the sum of all elements, or the sums over rows (0) or columns (1)."""
+        axis, (values, pattern) = axis_of("sum", dim), self._stored()
+        if axis is None:
             return values.sum(-1)
-        if dim not in (-2, -1, 0, 1):
-            raise FlagError(f"sum: dim must be None, 0 or 1, got {dim!r}")
-        over_rows = dim % 2 == 0
-        groups = pattern.indices if over_rows else pattern.row_indices
-        zeros = values.new_zeros(*values.shape[:-1], self.shape[1 if over_rows else 0])
-        return zeros.index_add(-1, groups, values)
+        groups = pattern.indices if axis == 0 else pattern.row_indices
+        return group_sums(values, groups, self.shape[1 - axis])
+
+    @also_spelled("dim", "axis")
+    def max(self, dim: int | None = None) -> Tensor:
+        """Return the largest element, or those over rows (0) or columns (1), as a dense tensor.
+
+        Elements that are not stored count as zeros, and duplicates by their sum. NaN is the result
+        where there is one. A gradient is divided between equal elements, as by ``torch.amax``; the
+        part of those that are not stored is lost.
+
+        Raises:
+            DTypeError: The entries are complex.
+            DimensionError: There is no element.
+        """
+        return self._along("max", dim, extremes, True)
+
+    @also_spelled("dim", "axis")
+    def min(self, dim: int | None = None) -> Tensor:
+        """Return the smallest element, or those over rows (0) or columns (1), like ``max``."""
+        return self._along("min", dim, extremes, False)
+
+    @also_spelled("dim", "axis")
+    def argmax(self, dim: int | None = None) -> Tensor:
+        """Return the index of the largest element, or its row (0) or column (1), int64.
+
+        Elements that are not stored count as zeros. Without ``dim`` the index is that in the
+        flattened matrix. The first of equal elements counts, and the first NaN.
+
+        Raises:
+            DTypeError: The entries are complex.
+            DimensionError: There is no element.
+        """
+        readable("argmax", "the matrix", self._data)
+        return self._along("argmax", dim, positions, True)
+
+    def _along(
+        self, function: str, dim: int | None, reduced: Callable[..., Tensor], largest: bool
+    ) -> Tensor:
+        found = reduced(*lines_of(function, *self._stored(), dim), largest)
+        return found.squeeze(-1) if dim is None else found
 
 
 def is_scalar(value: Any) -> bool:

@@ -150,6 +150,11 @@ class BSRStorage(StoredMatrix):
         _, pattern, places = unblocked(stored, self.pattern, self.shape)
         return self.blocks.flatten(-3).index_select(-1, places), pattern
 
+    def _stored(self) -> tuple[Tensor, Pattern]:
+        every = self.blocks.new_ones(self.blocks.shape[-3:])
+        _, pattern, places = unblocked(every, self.pattern, self.shape)
+        return self.blocks.flatten(-3).index_select(-1, places), pattern
+
     @property
     def n_blocks(self) -> int:
         """Number of stored blocks."""

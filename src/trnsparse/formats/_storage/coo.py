@@ -73,6 +73,12 @@ class COOStorage(StoredMatrix):
         """Rows and columns of the entries, which only this matrix refers to."""
         return self._cached()[1]
 
+    @property
+    def _current(self) -> tuple[Tensor, Tensor]:
+        """Rows and columns for conversions that keep nothing: the copies if there are any."""
+        cached, indices = self._pattern_cache, (self.row_indices, self.col_indices)
+        return indices if cached is None or not cached[0].holds(*indices) else cached[1]
+
     def _by_rows(self) -> tuple[Tensor, Pattern]:
         _, places, derived = self._cached()
         if not (derived and derived[0].intact):
@@ -82,7 +88,7 @@ class COOStorage(StoredMatrix):
 
     def to_dense(self) -> Tensor:
         """Return the dense matrix; duplicates are summed."""
-        return densified_places(self.values, *self._places, self.shape)
+        return densified_places(self.values, *self._current, self.shape)
 
     @property
     def nnz(self) -> int:
@@ -91,7 +97,7 @@ class COOStorage(StoredMatrix):
 
     def coalesce(self) -> Self:
         """Return the matrix sorted by row and column, duplicates summed."""
-        values, pattern = compressed(self.values, *self._places, self.shape)
+        values, pattern = compressed(self.values, *self._current, self.shape)
         places = copied(pattern.row_indices), copied(pattern.indices)
         return type(self)(values, *places, self.shape, validate=False)
 

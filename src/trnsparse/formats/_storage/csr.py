@@ -12,13 +12,14 @@ from torch import Tensor
 from trnsci.core.errors import DTypeError, OperandError, ShapeError
 from trnsci.core.numbers.conversions import dtype_name
 from trnsparse._paths.rows import run_spmm, spmm_like
-from trnsparse._patterns.conversions import compressed, transposed, united
+from trnsparse._patterns.conversions import compressed, merged, transposed
 from trnsparse._patterns.dense import nonzero_entries
-from trnsparse._patterns.index import counted, group_sums
+from trnsparse._patterns.index import counted
 from trnsparse._patterns.layouts import as_torch_csr, parts_for_scipy
 from trnsparse._patterns.pattern import Pattern
-from trnsparse._products.algebra import added, sparse_product
+from trnsparse._products.algebra import added
 from trnsparse._products.row_products import RowMatrix
+from trnsparse._products.sparse_products import sparse_product
 from trnsparse._products.tiles import LIMIT, ProductPlan, plan_product
 from trnsparse.formats._storage.base import StoredMatrix, check_same_shape
 from trnsparse.formats._storage.checks import (
@@ -131,11 +132,8 @@ class CSRStorage(StoredMatrix):
         In a graph of torch.compile, whose shapes do not depend on indices, the number of entries
         does not change: the first entry of a place has the sum, duplicates are explicit zeros.
         """
-        pattern = self.pattern
-        if pattern.canonical:
-            return self
-        merged, groups = united(pattern.keys, pattern.shape, pattern.indices.dtype)
-        return self._of(group_sums(self.values, groups, merged.entries), merged)
+        values, pattern = merged(self.values, self.pattern)
+        return self if pattern is self.pattern else self._of(values, pattern)
 
     def transpose(self) -> Self:
         """Return the transpose in CSR format, columns in order."""
@@ -224,7 +222,7 @@ class CSRStorage(StoredMatrix):
             raise DTypeError(
                 f"spgemm: both matrices must have one dtype, got {self.dtype} and {other.dtype}"
             )
-        return self._of(*sparse_product(self.values, self.pattern, other.values, other.pattern))
+        return self._of(*sparse_product(self._matrix, other._matrix))
 
     def eliminate_zeros(self) -> Self:
         """Return the matrix without explicit zeros."""

@@ -9,9 +9,12 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import ShapeError
+from trnsci.core.numbers.values import concrete, finite
+from trnsparse._paths.rows import run_slot_spmv
 from trnsparse._patterns.conversions import row_places
 from trnsparse._patterns.index import counted
 from trnsparse._patterns.pattern import Pattern, Snapshot
+from trnsparse._products.row_products import RowMatrix
 from trnsparse.formats._storage.base import StoredMatrix
 from trnsparse.formats._storage.checks import check_indices, check_range, check_values, shape_of
 
@@ -26,7 +29,10 @@ class ELLStorage(StoredMatrix):
     col_indices: Tensor
     shape: tuple[int, int]
     validate: InitVar[bool] = True
-    _pattern_cache: tuple[Snapshot, Pattern, Tensor] | None = field(default=None, init=False)
+    _pattern_cache: tuple[Snapshot, Pattern, Tensor, Pattern] | None = field(
+        default=None, init=False
+    )
+    _product_cache: RowMatrix | None = field(default=None, init=False)
     _entry_ndim = 2
 
     def __post_init__(self, validate: bool) -> None:
@@ -47,6 +53,9 @@ class ELLStorage(StoredMatrix):
                 f"got {tuple(self.values.shape)} and {tuple(self.col_indices.shape)}"
             )
         check_range(owner, "col_indices", self.col_indices, self.shape[1], least=_EMPTY)
+        if concrete(self.values):
+            padding = self.values.detach()[..., self.col_indices == _EMPTY]
+            finite(owner, "the values of empty slots", padding)
 
     @classmethod
     def _of_entries(cls, entries: Tensor, pattern: Pattern) -> Self:
@@ -76,7 +85,11 @@ class ELLStorage(StoredMatrix):
             self.values.to(device), self.col_indices.to(device), self.shape, validate=False
         )
 
-    def _slots(self) -> tuple[Pattern, Tensor]:
+    def _slots(self) -> tuple[Pattern, Tensor, Pattern]:
+        """Return the pattern of used slots, their positions, and the pattern of all slots.
+
+        In the pattern of all slots the empty ones are in a column after the last.
+        """
         cached, indices = self._pattern_cache, self.col_indices
         if cached is None or not (cached[0].holds(indices, indices) and cached[1].intact):
             used = indices != _EMPTY
@@ -84,12 +97,27 @@ class ELLStorage(StoredMatrix):
             pointers = torch.zeros(self.shape[0] + 1, dtype=indices.dtype, device=self.device)
             torch.cumsum(used.sum(-1), 0, out=pointers[1:])
             pattern = Pattern(pointers, indices.reshape(-1)[places], self.shape)
-            cached = self._pattern_cache = (Snapshot(indices, indices), pattern, places)
-        return cached[1], cached[2]
+            rows, width = self.col_indices.shape
+            starts = width * torch.arange(rows + 1, dtype=indices.dtype, device=self.device)
+            columns = torch.where(used, indices, self.shape[1]).reshape(-1)
+            every = Pattern(starts, columns, (rows, self.shape[1] + 1))
+            cached = self._pattern_cache = (Snapshot(indices, indices), pattern, places, every)
+        return cached[1:]
 
     def _by_rows(self) -> tuple[Tensor, Pattern]:
-        pattern, places = self._slots()
+        pattern, places, _ = self._slots()
         return self.values.flatten(-2).index_select(-1, places), pattern
+
+    def _product(self, b: Tensor) -> Tensor:
+        found = run_slot_spmv(self._matrix, b)
+        return super()._product(b) if found is None else found
+
+    @property
+    def _matrix(self) -> RowMatrix:
+        """All slots by rows, on the same memory."""
+        held = RowMatrix.reused(self._product_cache, self.values, self._slots()[2])
+        self._product_cache = held
+        return held
 
     @property
     def width(self) -> int:

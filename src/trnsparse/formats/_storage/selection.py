@@ -8,7 +8,9 @@ import torch
 from torch import Tensor
 
 from trnsci.core.errors import DimensionError, ShapeError
+from trnsparse._patterns.index import on_host
 from trnsparse._patterns.pattern import Pattern
+from trnsparse._products.selections import selected_columns
 from trnsparse.formats._storage.csr import CSRStorage
 
 
@@ -16,25 +18,27 @@ def select(matrix: CSRStorage, key: Any) -> Any:
     """Return ``matrix[key]``.
 
     A key is a slice, integer, list, index tensor or mask. The first key selects rows, a second key
-    selects columns. Two integers select an element, and two index tensors select the elements at
-    pairs (row, column), as in NumPy. One integer selects a matrix of one row.
+    selects columns. An integer removes its dimension, as in torch and NumPy: results with two
+    dimensions are sparse, a row, a column or an element is a dense tensor. Two index tensors select
+    the elements at pairs (row, column).
     """
     if not isinstance(key, tuple):
         key = (key,)
     if sum(k is Ellipsis for k in key) == 1:  # replaces the omitted dimensions
         place = key.index(Ellipsis)
         key = key[:place] + (slice(None),) * (3 - len(key)) + key[place + 1 :]
-    if len(key) == 1:
-        return matrix if _is_all(key[0]) else _rows(matrix, key[0])
-    if len(key) != 2:
+    if not 1 <= len(key) <= 2:
         raise DimensionError(f"a matrix is indexed by rows and columns, got {len(key)} indices")
-    rows, columns = key
+    rows, columns = (*key, slice(None))[:2]
     if not isinstance(rows, slice) and not isinstance(columns, slice):
         both_numbers = _is_number(rows) and _is_number(columns)
         found = _elements(matrix, *(_chosen(k, n) for k, n in zip(key, matrix.shape, strict=True)))
         return found.squeeze(-1) if both_numbers else found
     part = matrix if _is_all(rows) else _rows(matrix, rows)
-    return part if _is_all(columns) else _rows(part.transpose(), columns).transpose()
+    part = part if _is_all(columns) else _columns(part, columns)
+    if _is_number(rows):
+        return part.to_dense().squeeze(-2)
+    return part.to_dense().squeeze(-1) if _is_number(columns) else part
 
 
 def _is_all(key: Any) -> bool:
@@ -62,6 +66,13 @@ def _rows(matrix: CSRStorage, key: Any) -> CSRStorage:
     indices = pattern.indices.index_select(0, places)
     part = Pattern(pointers, indices, (rows.shape[0], pattern.columns))
     return type(matrix)._of(matrix.values.index_select(-1, places), part)
+
+
+def _columns(matrix: CSRStorage, key: Any) -> CSRStorage:
+    indices = matrix.pattern.indices
+    as_it_is = isinstance(key, slice) and on_host(indices)  # SciPy is faster with a slice
+    columns = key if as_it_is else _chosen(key, matrix.pattern.columns).to(indices.device)
+    return type(matrix)._of(*selected_columns(matrix._matrix, columns))
 
 
 def _elements(matrix: CSRStorage, rows: Tensor, columns: Tensor) -> Tensor:
@@ -94,9 +105,12 @@ def _chosen(key: Any, size: int) -> Tensor:
     if not whole and found.numel():  # an empty list is float32
         raise DimensionError(_expected(key))
     found = found.reshape(-1).to(torch.int64)
-    if bool(((found < -size) | (found >= size)).any()):
+    if not found.numel():
+        return found
+    least, most = (int(end) for end in torch.aminmax(found))
+    if least < -size or most >= size:
         raise DimensionError(f"an index is outside of {size} elements: {key!r}")
-    return torch.where(found < 0, found + size, found)
+    return found if least >= 0 else torch.where(found < 0, found + size, found)
 
 
 def _expected(key: Any) -> str:

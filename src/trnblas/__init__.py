@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING
 from trnblas._library import LIBRARY
 from trnblas.batched import batched_gemm, batched_trsm, grouped_gemm
 from trnblas.extensions import dgmm, geam
-from trnblas.level1 import asum, axpy, dot, dotc, iamax, nrm2, scal, swap
+from trnblas.level1 import asum, axpy, copy, dot, dotc, iamax, iamin, nrm2, scal, swap
 from trnblas.level2 import gemv, ger, gerc, hemv, her, her2, symv, syr, syr2, trmv, trsv
 from trnblas.level3 import gemm, gemmt, hemm, her2k, herk, symm, syr2k, syrk, trmm, trsm
+from trnblas.modified_rotations import rotm, rotmg
 from trnblas.rotations import Rotation, rot, rotg
 from trnsci import __version__ as __version__
 from trnsci.core.backend.library import surface
@@ -33,6 +34,7 @@ __all__ = [
     "backend",
     "batched_gemm",
     "batched_trsm",
+    "copy",
     "dgmm",
     "dot",
     "dotc",
@@ -52,11 +54,14 @@ __all__ = [
     "her2k",
     "herk",
     "iamax",
+    "iamin",
     "nrm2",
     "plan_gemm",
     "precision",
     "rot",
     "rotg",
+    "rotm",
+    "rotmg",
     "scal",
     "set_backend",
     "set_precision",

@@ -15,6 +15,7 @@ _X, _Y = random_tensor(4, seed=3), random_tensor(4, seed=4)
 
 _WITHOUT_KERNEL = {
     "asum": example(_X),
+    "copy": example(_X),
     "dgmm": example(_A, _X),
     "geam": example(1.0, _A, 2.0, _B),
     "gemv": example(1.0, _A, _X),
@@ -24,8 +25,11 @@ _WITHOUT_KERNEL = {
     "her": example(1.0, _X),
     "her2": example(1.0, _X, _Y),
     "iamax": example(_X),
+    "iamin": example(_X),
     "rot": example(_X, _Y, 0.6, 0.8),
     "rotg": example(_X[0], _Y[0]),
+    "rotm": example(_X, _Y, torch.tensor([0.0, 0.0, -0.5, 0.5, 0.0])),
+    "rotmg": example(_X[0] ** 2, _Y[0] ** 2, _X[1], _Y[1]),
     "scal": example(2.0, _X),
     "swap": example(_X, _Y),
     "symv": example(1.0, _A, _X),

@@ -31,7 +31,7 @@ from trnsci.core.numbers.products import is_number, scaled, vanished
 from trnsci.core.numbers.values import inert, one_problem
 from trnsci.core.testing import random_tensor
 
-__all__ = ["asum", "axpy", "dot", "dotc", "iamax", "nrm2", "scal", "swap"]
+__all__ = ["asum", "axpy", "copy", "dot", "dotc", "iamax", "iamin", "nrm2", "scal", "swap"]
 
 # float64 numbers per thread in each of two buffers: both fit in the cache of a core.
 _BLOCK = 2**15
@@ -183,20 +183,31 @@ def iamax(x: Tensor) -> int:
         DimensionError: x is empty.
         DerivativeError: x is batched by ``torch.vmap``: an ``int`` has no batch.
     """
-    no_kernel("iamax")
-    tensor("iamax", "x", x)
-    one_problem("iamax", x, instead="torch.argmax returns a tensor")
-    if x.numel() == 0:
-        raise DimensionError(f"iamax: x must have elements, got shape {tuple(x.shape)}")
-    flat = x.reshape(-1)
-    if flat.is_complex():
-        return int((flat.real.abs() + flat.imag.abs()).argmax())
-    if flat.is_floating_point():
-        return int(flat.abs().argmax())
-    if not flat.dtype.is_signed:
-        return int(flat.argmax())
-    # The modulus of the least integer overflows its type; minus the modulus does not.
-    return int(torch.minimum(flat, -flat).argmin())
+    return _index("iamax", x, torch.argmax)
+
+
+def iamin(x: Tensor) -> int:
+    """Return the index of the first element with the smallest modulus; NaN counts as smallest.
+
+    The index and the modulus are those of ``iamax``.
+
+    Raises:
+        DimensionError: x is empty.
+        DerivativeError: x is batched by ``torch.vmap``: an ``int`` has no batch.
+    """
+    return _index("iamin", x, torch.argmin)
+
+
+def copy(x: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """Return a copy of x in memory of its own.
+
+    Args:
+        x: Tensor.
+        out: Output tensor; None allocates one.
+    """
+    no_kernel("copy")
+    tensor("copy", "x", x)
+    return x.clone() if out is None else delivered("copy", x, out)
 
 
 def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
@@ -210,6 +221,23 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     agree("swap", "x", x, "y", y)
     _one_shape("swap", x, y)
     return y.clone(), x.clone()
+
+
+def _index(function: str, x: Tensor, chosen: Callable[[Tensor], Tensor]) -> int:
+    """Return the index of the modulus that ``torch.argmax`` or ``torch.argmin`` chooses."""
+    no_kernel(function)
+    tensor(function, "x", x)
+    one_problem(function, x, instead=f"torch.{chosen.__name__} returns a tensor")
+    if x.numel() == 0:
+        raise DimensionError(f"{function}: x must have elements, got shape {tuple(x.shape)}")
+    flat = x.reshape(-1)
+    if flat.is_complex():
+        return int(chosen(flat.real.abs() + flat.imag.abs()))
+    if flat.is_floating_point() or not flat.dtype.is_signed:
+        return int(chosen(flat if not flat.dtype.is_signed else flat.abs()))
+    # The modulus of the least integer overflows its type; minus the modulus does not.
+    opposite = torch.argmin if chosen is torch.argmax else torch.argmax
+    return int(opposite(torch.minimum(flat, -flat)))
 
 
 def _plain_axpy(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:

@@ -26,7 +26,7 @@ from trnblas.rank_one import ger, gerc, her, her2, syr, syr2
 from trnblas.triangular_systems import solution
 from trnsci.core.arguments import agree, delivered, floating, square
 from trnsci.core.backend.precision import PrecisionLevel
-from trnsci.core.numbers.products import accumulated, is_number
+from trnsci.core.numbers.products import is_number
 
 __all__ = [
     "gemv",
@@ -229,8 +229,8 @@ def _symmetric(
     conjugate = function == "hemv" and A.is_complex()
     level = level_of(function, precision, A)
     if not is_number(alpha, 0) and not is_doublefloat(level):
-        product = (scipy_blas.hemv if conjugate else scipy_blas.symv)(alpha, A, x, upper)
-        if product is not None:
+        result = scipy_blas.symv(alpha, A, x, beta, y, upper, conjugate)
+        if result is not None:
             no_kernel(function)
-            return accumulated(product, beta, y)
+            return result
     return vector_at(function, level, alpha, mirrored(A, upper, conjugate), x, beta, y)

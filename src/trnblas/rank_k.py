@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas._library import LIBRARY
+from trnblas._library import LIBRARY, kernels_wanted
 from trnblas._paths import scipy_blas
 from trnblas._paths.arguments import (
     Product,
@@ -29,7 +29,7 @@ from trnblas._paths.arguments import (
 )
 from trnblas._paths.launches import layout
 from trnblas._paths.levels import level_of, multiply_at
-from trnblas._paths.triangles import mirrored
+from trnblas._paths.triangles import completed, mirrored
 from trnblas._precise.ladder import Level
 from trnblas.matrix_products import complex_product, computed, multiplied
 from trnsci.core.arguments import agree, delivered, tensor
@@ -41,7 +41,7 @@ from trnsci.core.errors import FlagError, ShapeError
 from trnsci.core.evidence import product_bound
 from trnsci.core.examples import Case, example
 from trnsci.core.numbers.conversions import dtype_name
-from trnsci.core.numbers.products import accumulated, is_number
+from trnsci.core.numbers.products import accumulated, is_number, matmul, scaled
 from trnsci.core.testing import random_tensor
 from trnsci.core.tiles.tiling import Blocks
 
@@ -81,9 +81,8 @@ def syrk(
     upper = is_upper("syrk", uplo)
     op = _transposed("syrk", A, trans)
     alpha, beta = rank_k_arguments("syrk", alpha, A, beta, C, op)
-    below = _accumulator(C, beta, upper)
     level = level_of("syrk", precision, A)
-    return delivered("syrk", SYRK.updated(alpha, (A,), beta, below, op, False, level=level), out)
+    return delivered("syrk", _rank_k(level, alpha, A, beta, C, op, upper, False), out)
 
 
 def herk(
@@ -122,11 +121,8 @@ def herk(
     op = _conjugated("herk", A, trans)
     alpha, beta = rank_k_arguments("herk", alpha, A, beta, C, op)
     alpha, beta = real_factor("herk", "alpha", alpha), real_factor("herk", "beta", beta)
-    hermitian = A.is_complex()
-    below = _accumulator(C, beta, upper, hermitian)
     level = level_of("herk", precision, A)
-    result = SYRK.updated(alpha, (A,), beta, below, op, hermitian, level=level)
-    return delivered("herk", result, out)
+    return delivered("herk", _rank_k(level, alpha, A, beta, C, op, upper, A.is_complex()), out)
 
 
 def syr2k(
@@ -164,9 +160,9 @@ def syr2k(
     upper = is_upper("syr2k", uplo)
     op = _transposed("syr2k", A, trans)
     alpha, beta = _two_arguments("syr2k", alpha, A, B, beta, C, op)
-    below = _accumulator(C, beta, upper)
     level = level_of("syr2k", precision, A)
-    return delivered("syr2k", SYR2K.updated(alpha, (A, B), beta, below, op, level=level), out)
+    result = _rank_2k(level, alpha, A, B, beta, C, op, upper, False)
+    return delivered("syr2k", result, out)
 
 
 def her2k(
@@ -208,29 +204,82 @@ def her2k(
     op = _conjugated("her2k", A, trans)
     alpha, beta = _two_arguments("her2k", alpha, A, B, beta, C, op)
     beta = real_factor("her2k", "beta", beta)
-    below = _accumulator(C, beta, upper, A.is_complex())
     level = level_of("her2k", precision, A)
-    if not A.is_complex():
-        result = SYR2K.updated(alpha, (A, B), beta, below, op, level=level)
-    else:
-        result = hermitian_sum(alpha, A, B, op, beta, below, level)
+    result = _rank_2k(level, alpha, A, B, beta, C, op, upper, A.is_complex())
     return delivered("her2k", result, out)
 
 
-def hermitian_sum(
+def _rank_k(
+    level: Level | None,
+    alpha: Scalar,
+    A: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    op: Trans,
+    upper: bool,
+    hermitian: bool,
+) -> Tensor:
+    """Return ``syrk`` or ``herk`` of validated arguments."""
+    if not _completed_last(level, beta, C) or is_number(alpha, 0):
+        below = _accumulator(C, beta, upper, hermitian)
+        return SYRK.updated(alpha, (A,), beta, below, op, hermitian, level=level)
+    half = _half(alpha, A, op, upper, hermitian)
+    if half is None:
+        left = A if op == "N" else A.mH if hermitian else A.mT
+        half = scaled(alpha, matmul(left, left.mH if hermitian else left.mT))
+    return completed(accumulated(half, beta, C), upper, hermitian)
+
+
+def _rank_2k(
+    level: Level | None,
     alpha: Scalar,
     A: Tensor,
     B: Tensor,
-    op: Trans,
     beta: Scalar,
-    below: Tensor | None,
-    level: Level | None,
+    C: Tensor | None,
+    op: Trans,
+    upper: bool,
+    hermitian: bool,
 ) -> Tensor:
-    """Return ``her2k`` of complex matrices and of a C with both triangles."""
-    left, right = (A.mH, B) if op != "N" else (A, B.mH)
+    """Return ``syr2k`` or ``her2k`` of validated arguments."""
+    if not _completed_last(level, beta, C):
+        below = _accumulator(C, beta, upper, hermitian)
+        return sum_of_two(level, alpha, A, B, beta, below, op, hermitian)
+    product = sum_of_two(level, alpha, A, B, 0, None, op, hermitian)
+    return completed(accumulated(product, beta, C), upper, hermitian)
+
+
+def sum_of_two(
+    level: Level | None,
+    alpha: Scalar,
+    A: Tensor,
+    B: Tensor,
+    beta: Scalar,
+    C: Tensor | None,
+    op: Trans,
+    hermitian: bool,
+) -> Tensor:
+    """Return ``syr2k`` or ``her2k`` for a C with both triangles."""
+    if not hermitian:
+        return SYR2K.updated(alpha, (A, B), beta, C, op, level=level)
+    left, right = (B.mT, A.conj()) if op != "N" else (B.conj(), A.mT)
     shape = (*broadcast_batch("her2k", A, B), left.shape[-2], right.shape[-1])
     half = computed(Product(alpha, left, right, 0, None, "N", "N", shape), level)
-    return accumulated(half + half.mH, beta, below)
+    return accumulated(hermitian_sum(half), beta, C)
+
+
+def hermitian_sum(half: Tensor) -> Tensor:
+    """Return ``H + H.mH`` of ``half = H.mT``, in the memory order of ``half``; two matrices."""
+    return torch.conj_physical(half).add_(half.mT)
+
+
+def _completed_last(level: Level | None, beta: Scalar, C: Tensor | None) -> bool:
+    """Return whether torch computes, and C is added before one triangle is completed.
+
+    Then there is no second matrix of C.
+    """
+    read = C is not None and not is_number(beta, 0)
+    return read and level is None and not kernels_wanted()
 
 
 def _transposed(function: str, A: Tensor, trans: bool | str) -> Trans:
@@ -274,9 +323,7 @@ def _two_arguments(
     return product.alpha, product.beta
 
 
-def _accumulator(
-    C: Tensor | None, beta: Scalar, upper: bool, conjugate: bool = False
-) -> Tensor | None:
+def _accumulator(C: Tensor | None, beta: Scalar, upper: bool, conjugate: bool) -> Tensor | None:
     """Return C with the given triangle mirrored; unchanged if beta is 0, as it is not read."""
     if C is None or is_number(beta, 0):
         return C
@@ -289,13 +336,21 @@ def _accumulator(
 def _syrk(multiply: Multiply, A: Tensor, trans: str, hermitian: bool) -> Tensor:
     if hermitian:
         left = A if trans == "N" else A.mH
-        return mirrored(multiply(left, left.mH), True, conjugate=True)
+        return completed(multiply(left, left.mH), True, conjugate=True)
     left = A if trans == "N" else A.mT
-    return mirrored(multiply(left, left.mT, triangle=True), True)
+    return completed(multiply(left, left.mT, triangle=True), True)
+
+
+def _half(alpha: Scalar, A: Tensor, trans: str, upper: bool, hermitian: bool) -> Tensor | None:
+    """Return one triangle of ``alpha * f`` at least, by BLAS."""
+    if hermitian:
+        return scipy_blas.herk(alpha, A, trans != "N", upper)
+    return scipy_blas.syrk(alpha, A, trans != "N")
 
 
 def _syrk_on_host(alpha: Scalar, A: Tensor, trans: str, hermitian: bool) -> Tensor | None:
-    return (scipy_blas.herk if hermitian else scipy_blas.syrk)(alpha, A, trans != "N")
+    half = _half(alpha, A, trans, True, hermitian)
+    return completed(half, True, conjugate=True) if hermitian and half is not None else half
 
 
 def _syrk_shape(A: Tensor, trans: str, *hermitian: bool) -> tuple[int, ...]:

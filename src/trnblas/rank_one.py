@@ -19,9 +19,9 @@ from trnblas._paths.arguments import (
     square_accumulator,
 )
 from trnblas._paths.levels import level_of, outer_at, unlowered
-from trnblas._paths.triangles import mirrored
+from trnblas._paths.triangles import completed, mirrored
 from trnblas._precise.ladder import Level
-from trnblas.rank_k import SYR2K, SYRK, hermitian_sum
+from trnblas.rank_k import SYRK, hermitian_sum, sum_of_two
 from trnsci.core.arguments import agree, delivered, expandable, tensor
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import ShapeError
@@ -134,7 +134,7 @@ def syr2(
     """
     alpha, upper = _update_arguments("syr2", alpha, x, y, A, uplo)
     level = level_of("syr2", precision, x)
-    return delivered("syr2", _rank_two(level, alpha, x, y, A, upper), out)
+    return delivered("syr2", _rank_two(level, alpha, x, y, A, upper, False), out)
 
 
 def her(
@@ -184,34 +184,49 @@ def her2(
     """
     alpha, upper = _update_arguments("her2", alpha, x, y, A, uplo)
     level = level_of("her2", precision, x)
-    if not x.is_complex():
-        return delivered("her2", _rank_two(level, alpha, x, y, A, upper), out)
-    below = None if A is None else mirrored(A, upper, conjugate=True)
-    result = hermitian_sum(alpha, x[..., None], y[..., None], "N", 1, below, level)
-    return delivered("her2", result, out)
+    return delivered("her2", _rank_two(level, alpha, x, y, A, upper, x.is_complex()), out)
 
 
 def _rank_one(
     level: Level | None, alpha: Scalar, x: Tensor, A: Tensor | None, upper: bool, hermitian: bool
 ) -> Tensor:
     """Return ``syr`` or ``her`` of validated arguments: ``syrk`` of one column, where it runs."""
-    below = None if A is None else mirrored(A, upper, hermitian)
     if level is not None or kernels_wanted():
+        below = None if A is None else mirrored(A, upper, hermitian)
         return SYRK.updated(alpha, (x[..., None],), 1, below, "N", hermitian, level=level)
-    product = _outer(alpha, x, x.conj() if hermitian else x)
-    return accumulated(mirrored(product, True, hermitian) if x.is_complex() else product, 1, below)
+    if A is None and not x.is_complex():
+        return _outer(alpha, x, x)
+    return completed(_plus_outer(alpha, x, x.conj() if hermitian else x, A), upper, hermitian)
 
 
 def _rank_two(
-    level: Level | None, alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None, upper: bool
+    level: Level | None,
+    alpha: Scalar,
+    x: Tensor,
+    y: Tensor,
+    A: Tensor | None,
+    upper: bool,
+    hermitian: bool,
 ) -> Tensor:
-    """Return ``syr2`` of validated arguments: ``syr2k`` of one column, where it runs."""
-    below = None if A is None else mirrored(A, upper)
+    """Return ``syr2`` or ``her2`` of validated arguments: ``syr2k`` of a column, where it runs."""
     if level is not None or kernels_wanted():
-        columns = x[..., None], y[..., None]
-        return SYR2K.updated(alpha, columns, 1, below, "N", level=level)
-    half = _outer(alpha, x, y)
-    return accumulated(half + half.mT, 1, below)
+        below = None if A is None else mirrored(A, upper, hermitian)
+        return sum_of_two(level, alpha, x[..., None], y[..., None], 1, below, "N", hermitian)
+    if A is None and hermitian:
+        return hermitian_sum(_plus_outer(alpha, y.conj(), x, None))
+    half = _plus_outer(alpha, x, y.conj() if hermitian else y, A)
+    if A is None:
+        return half + half.mT
+    if hermitian:
+        alpha, x = alpha.conj() if isinstance(alpha, Tensor) else alpha.conjugate(), x.conj()
+    return completed(_plus_outer(alpha, y, x, half), upper, hermitian)
+
+
+def _plus_outer(alpha: Scalar, x: Tensor, y: Tensor, A: Tensor | None) -> Tensor:
+    """Return ``alpha * outer(x, y) + A``."""
+    if x.ndim > 1 or y.ndim > 1 or isinstance(alpha, Tensor) or alpha == 0:
+        return accumulated(_outer(alpha, x, y), 1, A)
+    return torch.outer(scaled(alpha, x), y) if A is None else torch.addr(A, x, y, alpha=alpha)
 
 
 def _outer(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:
@@ -242,11 +257,7 @@ def _outer_sum(
     if level is not None and level.name == "doublefloat" and not is_number(alpha, 0):
         return outer_at(level, alpha, x, y, A)
     no_kernel(function)
-    if len(shape) > 2 or isinstance(alpha, Tensor) or alpha == 0:
-        return accumulated(_outer(alpha, x, y), 1, A)
-    if A is None:
-        return torch.outer(scaled(alpha, x), y)
-    return unlowered(level, x, torch.addr, A, x, y, alpha=alpha)
+    return unlowered(level, x, _plus_outer, alpha, x, y, A)
 
 
 def _update_arguments(

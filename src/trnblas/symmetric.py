@@ -108,12 +108,6 @@ def _symm(
     return multiply(full, B) if left else multiply(B, full)
 
 
-def _symm_on_host(
-    alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, hermitian: bool
-) -> Tensor | None:
-    return None if hermitian else scipy_blas.symm(alpha, A, B, left, upper)
-
-
 def _symm_shape(A: Tensor, B: Tensor, *flags: bool) -> tuple[int, ...]:
     return (*broadcast_batch("symm", A, B), *B.shape[-2:])
 
@@ -167,7 +161,7 @@ SYMM = Update(
     pullback=_symm_pullback,
     multiply_at=multiply_at,
     complex_product=complex_product,
-    host=_symm_on_host,
+    host=scipy_blas.symm,
     flops=lambda A, B, *flags: 2.0 * B.numel() * A.shape[-1],
     examples={
         "symm": lambda: example(1.0, random_tensor(4, 4), random_tensor(4, 4, seed=1)),

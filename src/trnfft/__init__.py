@@ -11,6 +11,7 @@ from trnfft._library import (
 # isort: split
 from trnfft import _registration as protocols
 from trnfft._paths.precision import get_precision
+from trnfft.chirp_z import czt
 from trnfft.complex_tensor import ComplexTensor, complex_matmul
 from trnfft.convolution import correlate, fftconvolve, oaconvolve
 from trnfft.cosine import dct, dctn, dst, dstn, idct, idctn, idst, idstn
@@ -55,6 +56,7 @@ __all__ = [
     "clear_plan_cache",
     "complex_matmul",
     "correlate",
+    "czt",
     "dct",
     "dctn",
     "dst",

@@ -64,12 +64,14 @@ class ComplexTensor(ComplexMethods):
         tensor([-8.+6.j, -2.+0.j])
     """
 
-    __slots__ = ("__weakref__", "_native", "_parts")
+    __slots__ = ("__weakref__", "_given", "_native", "_parts")
     # NumPy scalars defer binary operators to the ComplexTensor, as they do for a Tensor.
     __array_priority__ = 1000
 
     _native: Tensor | None
     _parts: Parts | None
+    # The parts that autograd tracks and that were joined; unset in most tensors.
+    _given: Parts
 
     def __init__(self, real: Tensor | ComplexTensor, imag: Tensor | None = None) -> None:
         if isinstance(real, ComplexTensor) and imag is None:
@@ -83,6 +85,8 @@ class ComplexTensor(ComplexMethods):
                 return
             imag = torch.zeros_like(real)
         check_parts(real, imag)
+        if real.requires_grad or imag.requires_grad:
+            self._given = Parts(real, imag)
         if not real.is_floating_point():
             real, imag = (part.to(torch.get_default_dtype()) for part in (real, imag))
         real, imag = real.resolve_neg(), imag.resolve_neg()
@@ -192,8 +196,12 @@ class ComplexTensor(ComplexMethods):
 
     @property
     def real(self) -> Tensor:
-        """The real part; writing into it changes this tensor."""
-        return self._split().re
+        """The real part; writing into it changes this tensor.
+
+        After ``backward`` its ``grad`` is the real part of ``grad`` of this tensor, or that of the
+        real part that this tensor was made of.
+        """
+        return self._with_gradient(0)
 
     @real.setter
     def real(self, value: Tensor | float) -> None:
@@ -201,12 +209,26 @@ class ComplexTensor(ComplexMethods):
 
     @property
     def imag(self) -> Tensor:
-        """The imaginary part; writing into it changes this tensor."""
-        return self._split().im
+        """The imaginary part; writing into it changes this tensor. ``grad`` is as of ``real``."""
+        return self._with_gradient(1)
 
     @imag.setter
     def imag(self, value: Tensor | float) -> None:
         self._split().im[...] = value
+
+    def _with_gradient(self, place: int) -> Tensor:
+        """Return a part, a new view of a native tensor, with the gradient that backward stored."""
+        part, native = self._split()[place], self._native
+        if native is None or not native.requires_grad or torch.compiler.is_compiling():
+            return part
+        if native.is_leaf or native.retains_grad:
+            if native.grad is not None:
+                part.grad = native.grad.imag if place else native.grad.real
+            return part
+        given = getattr(self, "_given", None)
+        if given is not None and given[place].is_leaf and given[place].grad is not None:
+            part.grad = given[place].grad
+        return part
 
     @property
     def _first(self) -> Tensor:

@@ -23,6 +23,7 @@ _WITHOUT_KERNEL = {
 }
 _OF_TRANSFORMS = {
     **{name: example(_SIGNAL, _FILTER) for name in ("correlate", "fftconvolve", "oaconvolve")},
+    "czt": example(_SIGNAL, 24, complex(0.96, -0.28), 1j),
     "istft": example(_FRAMES, 16, window=_WINDOW),
 }
 EXAMPLES: dict[str, Example] = {**_WITHOUT_KERNEL, **_OF_TRANSFORMS, **LIBRARY.examples()}

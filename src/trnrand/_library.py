@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from trnrand.errors import FlagError
 from trnsci.core import errors
+from trnsci.core.arguments import also_spelled
 from trnsci.core.backend.library import Library
 from trnsci.core.errors import BackendError
 
@@ -11,6 +12,7 @@ from trnsci.core.errors import BackendError
 class _RandomLibrary(Library):
     """The shared backend setting, with the exception types of trnrand."""
 
+    @also_spelled("name", "backend")
     def set_backend(self, name: str) -> None:
         """Choose the backend for the process; inside a ``with backend`` block, for that block.
 

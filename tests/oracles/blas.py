@@ -29,6 +29,10 @@ def swap(x, y):
     return y, x
 
 
+def copy(x):
+    return x
+
+
 def asum(x):
     return np.array((np.abs(x.real) + np.abs(x.imag)).sum())
 

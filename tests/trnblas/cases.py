@@ -72,6 +72,7 @@ def _level1():
     yield Case("dotc", lambda b, s, x, y: b.dotc(x, y), (v, v), K + 2)
     yield Case("swap", lambda b, s, x, y: b.swap(x, y)[0], ((M, K), (M, K)), 1)
     yield Case("swap-y", lambda b, s, x, y: b.swap(x, y)[1], (v, v), 1)
+    yield Case("copy", lambda b, s, x: b.copy(x), ((M, K),), 1)
     yield Case("scal", lambda b, s, x: b.scal(s(-2.5), x), ((M, K),), 2)
     yield Case("asum", lambda b, s, x: b.asum(x), ((M, K),), M * K + 4)
     yield Case("nrm2", lambda b, s, x: b.nrm2(x), ((M, K),), M * K + 8, floats_only=True)

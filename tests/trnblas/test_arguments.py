@@ -160,6 +160,18 @@ WRONG_SHAPES = [
     (lambda: trnblas.swap(ones(3), ones(4)), r"swap: x and y must have one shape, got"),
     (lambda: trnblas.rot(ones(3), ones(4), 1.0, 0.0), r"rot: x and y must have one shape, got"),
     (lambda: trnblas.rotg(ones(3), ones(4)), r"rotg: a and b must have one shape, got"),
+    (
+        lambda: trnblas.rotm(ones(3), ones(4), ones(5)),
+        r"rotm: x and y must have one shape, got \(3,\) and \(4,\)",
+    ),
+    (
+        lambda: trnblas.rotm(ones(3), ones(3), ones(4)),
+        r"rotm: param must have shape \(5,\), got \(4,\)",
+    ),
+    (
+        lambda: trnblas.rotmg(ones(2), ones(2), ones(3), ones(2)),
+        r"rotmg: d1 and x1 must have one shape, got \(2,\) and \(3,\)",
+    ),
     (lambda: trnblas.dot(ones(3, 3), ones(3, 3)), r"dot: x must be 1-D, got shape \(3, 3\)"),
     (lambda: trnblas.dot(ones(3), ones(3, 1)), r"dot: y must be 1-D, got shape \(3, 1\)"),
     (lambda: trnblas.dotc(ones(2, 2), ones(4)), r"dotc: x must be 1-D, got shape \(2, 2\)"),

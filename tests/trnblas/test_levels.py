@@ -177,7 +177,10 @@ CALLS = {
     "nrm2": (lambda x, **o: trnblas.nrm2(x, **o), lambda x: (x**2).sum().sqrt(), (A,)),
 }
 VECTORS = ("gemv", "symv", "hemv", "trmv", "ger", "gerc")
-NOT_PRODUCTS = {"asum", "dgmm", "geam", "iamax", "rot", "rotg", "scal", "swap"}
+NOT_PRODUCTS = {
+    *("asum", "copy", "dgmm", "geam", "iamax", "iamin", "rot", "rotg", "rotm", "rotmg", "scal"),
+    "swap",
+}
 SOLUTIONS = ("trsm", "batched_trsm", "trsv")
 
 # Errors of products of entries up to 3 with K = 20: by the magnitudes of the operands, at most

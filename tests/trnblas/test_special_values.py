@@ -15,7 +15,7 @@ from .agreement import ROUNDOFF, array, draw
 from .cases import CASES, DIAG, SIDE, UPLO
 
 NAN = float("nan")
-WITHOUT_ALPHA = ("dot", "dotc", "swap", "asum", "nrm2", "trmv", "trsv", "dgmm")
+WITHOUT_ALPHA = ("copy", "dot", "dotc", "swap", "asum", "nrm2", "trmv", "trsv", "dgmm")
 WITH_ALPHA = [c for c in CASES if c.name.partition("-")[0] not in WITHOUT_ALPHA]
 # Routines of which alpha multiplies one operand; of the others it multiplies two.
 ONE = ("scal", "axpy", "syrk", "herk", "syr", "her", "geam")
@@ -227,3 +227,16 @@ def test_iamax():
         assert trnblas.iamax(torch.tensor([1, -2, 2], dtype=dtype)) == 1
     with pytest.raises(IndexError, match=r"iamax: x must have elements, got shape \(0, 3\)"):
         trnblas.iamax(torch.empty(0, 3))
+
+
+def test_iamin():
+    assert trnblas.iamin(torch.tensor([2.0, -1.0, 3.0, 1.0])) == 1
+    assert trnblas.iamin(torch.tensor([-128, 5, -3], dtype=torch.int8)) == 2
+    assert trnblas.iamin(torch.tensor([[4, 3], [3, 200]], dtype=torch.uint8)) == 1
+    assert trnblas.iamin(torch.tensor([1.0, NAN, 0.0])) == 1
+    assert trnblas.iamin(torch.tensor([3 + 3j, 0 - 4.5j, -4 + 0j]).conj()) == 2
+    assert type(trnblas.iamin(torch.ones(2))) is int
+    with pytest.raises(IndexError, match=r"iamin: x must have elements, got shape \(0, 3\)"):
+        trnblas.iamin(torch.empty(0, 3))
+    for dtype in (torch.int8, torch.int16, torch.int32, torch.int64):
+        assert trnblas.iamin(torch.tensor([torch.iinfo(dtype).min, -2, 2], dtype=dtype)) == 1

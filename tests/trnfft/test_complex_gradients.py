@@ -146,3 +146,29 @@ def test_gradients_reach_the_parts_that_were_joined():
     # |(2 - i) z|^2 is 5 |z|^2.
     torch.testing.assert_close(re.grad, 10 * re.detach())
     torch.testing.assert_close(im.grad, 10 * im.detach())
+
+
+@each_case("dtype", [torch.float32, torch.float64, torch.bfloat16], ids=str)
+@each_case("made", ["tracked", "native leaf", "joined leaves", "retained"])
+def test_parts_have_the_gradient_of_the_tensor(made, dtype):
+    """As a leaf has it: after backward, in each new access, and shared with its source."""
+    re, im = leaves(3, dtype=dtype)
+    if made == "native leaf" and dtype is not torch.bfloat16:
+        z = ComplexTensor(torch.complex(re.detach(), im.detach()).requires_grad_())
+    elif made == "joined leaves":
+        z = ComplexTensor(re, im)
+    elif made == "retained":
+        z = ComplexTensor(re * 1, im * 1)
+        z.retain_grad()
+    else:
+        z = ComplexTensor(re.detach(), im.detach()).requires_grad_()
+    (z * z.conj()).real.sum().backward()
+    assert torch.equal(z.real.grad, 2 * re.detach())
+    assert torch.equal(z.imag.grad, 2 * im.detach())
+    if made in ("tracked", "native leaf"):  # the others keep a graph of the parts
+        with torch.no_grad():
+            z.real.grad.zero_()
+        assert not z.real.grad.any()
+        (z * z.conj()).real.sum().backward()
+        assert torch.equal(z.real.grad, 2 * re.detach())
+        assert torch.equal(z.imag.grad, 4 * im.detach())

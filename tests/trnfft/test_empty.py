@@ -36,6 +36,7 @@ def calls():
         found[name] = getattr(trnfft, name), real
     for name in ("fftconvolve", "oaconvolve", "correlate"):
         found[name] = lambda x, name=name: getattr(trnfft, name)(x, kernel), torch.ones(40)
+    found["czt"] = lambda x: trnfft.czt(x, 5), real
     found["stft"] = lambda x: trnfft.stft(x, 8, 2), torch.ones(16)
     found["stft of several"] = lambda x: trnfft.stft(x, 8, 2), torch.ones(3, 16)
     spectrum = torch.ones(3, 5, 9, dtype=torch.complex64)

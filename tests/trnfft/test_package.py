@@ -29,6 +29,7 @@ SIGNATURES = {
     **dict.fromkeys(
         ["fftconvolve", "oaconvolve", "correlate"], "(in1, in2, mode='full', axes=None)"
     ),
+    "czt": "(input, m=None, w=None, a=1.0, dim=-1)",
     "fht": f"(a, {HANKEL}",
     "ifht": f"(A, {HANKEL}",
     "fhtoffset": "(dln, mu, initial=0.0, bias=0.0)",

@@ -46,6 +46,7 @@ class TestPublicFunctions(PublicContract):
             (3, 2),
         ),
         "correlate": (tf.correlate, (4,), (3,)),
+        "czt": (lambda x: tf.czt(x, 5, 0.9 - 0.2j, 1j), (4,)),
         "fftconvolve": (tf.fftconvolve, (4,), (3,)),
         "oaconvolve": (tf.oaconvolve, (9,), (3,)),
         "fht": (lambda a: tf.fht(a, 0.1, 0.5), (4,)),

@@ -75,8 +75,8 @@ def test_randint_takes_the_arguments_of_torch(args):
     ("call", "said"),
     [
         (lambda: trnrand.randint(5, high=9), "size is missing"),  # the earlier order, size first
-        (lambda: trnrand.randint(5, low=0, high=9), "got 1 arguments by position"),
-        (lambda: trnrand.randint(3, 4, low=0, high=9), "got 2 arguments by position"),
+        (lambda: trnrand.randint(5, 9, low=0), "got 2 arguments by position"),
+        (lambda: trnrand.randint(5, low=0, high=9, size=(2,)), "got 1 arguments by position"),
         (lambda: trnrand.randint((3, 4)), "high is missing"),
         (lambda: trnrand.randint(10), "size is missing"),
         (lambda: trnrand.randint(), "high is missing"),
@@ -89,6 +89,14 @@ def test_randint_takes_the_arguments_of_torch(args):
 def test_other_forms_of_randint_are_refused(call, said):
     with pytest.raises(ValueError, match=rf"^randint: {said}"):
         call()
+
+
+@each_case("size", [(3, 2), (7,), ()])
+def test_randint_takes_its_size_in_front_of_both_bounds(size):
+    got = trnrand.randint(
+        *size, low=-4, high=9, generator=Generator(1), **({} if size else {"size": ()})
+    )
+    assert torch.equal(got, trnrand.randint(-4, 9, size, generator=Generator(1)))
 
 
 def test_randint_takes_its_size_from_out_and_from_tensors():

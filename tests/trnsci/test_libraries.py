@@ -31,6 +31,22 @@ def test_the_backend_is_chosen_and_wrong_names_are_refused(library):
             library.set_backend("cuda")
 
 
+def test_published_code_imports_the_backend_from_dispatch(library):
+    """And spells its argument as the published libraries do; ``__all__`` has none of the names."""
+    dispatch = import_module(f"{library.__name__}.nki.dispatch")
+    assert dispatch.HAS_NKI is library.HAS_NKI
+    with library.backend("auto"):
+        dispatch.set_backend(backend="pytorch")
+        assert dispatch.get_backend() == library.get_backend() == "pytorch"
+        library.set_backend(backend="auto")
+        assert dispatch.get_backend() == "auto"
+    assert not {"HAS_NKI", "get_backend", "set_backend"} & set(getattr(dispatch, "__all__", ()))
+    with pytest.raises(AttributeError, match="has no attribute 'nothing_of_the_kind'"):
+        _ = dispatch.nothing_of_the_kind
+    with pytest.raises(ValueError, match="backend is another spelling of name; got both"):
+        dispatch.set_backend("auto", backend="auto")
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error(library):
     with pytest.raises(AttributeError, match="nothing_of_the_kind"):
         _ = library.nothing_of_the_kind

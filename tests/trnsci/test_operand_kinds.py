@@ -386,6 +386,7 @@ def test_vmap_gives_the_results_of_each_or_an_error_of_the_function(library, kin
 
 DEPENDENT = {
     "trnblas.iamax": "torch.argmax returns a tensor",
+    "trnblas.iamin": "torch.argmin returns a tensor",
     "trntensor.cp_decompose": "batch=True takes a batch",
     "trntensor.tucker_decompose": "batch=True takes a batch",
     "trntensor.tt_round": "",

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from trnblas._paths.arguments import Scalar, Trans
 from trnsci.core.numbers.conversions import array_of
+from trnsci.core.numbers.products import is_number
 from trnsci.core.numbers.values import inert
 
 _PREFIX = {
@@ -33,27 +34,31 @@ _TRIANGLE = 48
 _TRANS_CODE: dict[Trans, int] = {"N": 0, "T": 1, "C": 2}
 
 
-def symv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
-    """Return ``alpha * sym(A) @ x``; real dtypes only, as in BLAS."""
-    routine = _routine("symv", alpha, A, x) if x.ndim == 1 else None
-    if routine is None:
+def symv(
+    alpha: Scalar,
+    A: Tensor,
+    x: Tensor,
+    beta: Scalar,
+    y: Tensor | None,
+    upper: bool,
+    hermitian: bool,
+) -> Tensor | None:
+    """Return ``alpha * A @ x + beta * y``; BLAS has no complex symmetric A."""
+    added = () if y is None or is_number(beta, 0) else (y.expand(x.shape),)
+    if x.ndim != 1 or isinstance(beta, Tensor):
         return None
-    a, transposed = _columns(A)
-    return torch.from_numpy(routine(alpha, a, array_of(x), lower=upper == transposed))
-
-
-def hemv(alpha: Scalar, A: Tensor, x: Tensor, upper: bool) -> Tensor | None:
-    """Return ``alpha * herm(A) @ x``; complex dtypes only, as in BLAS."""
-    routine = _routine("hemv", alpha, A, x) if x.ndim == 1 else None
+    routine = _routine("hemv" if hermitian else "symv", alpha, A, x, *added)
     if routine is None:
         return None
     assert not isinstance(alpha, Tensor)
     a, transposed = _columns(A)
-    if not transposed:
-        return torch.from_numpy(routine(alpha, a, array_of(x), lower=not upper))
-    # The transpose of a Hermitian matrix is its conjugate.
-    product = routine(alpha.conjugate(), a, array_of(x).conj(), lower=upper)
-    return torch.from_numpy(product.conj())
+    conjugate = hermitian and transposed  # the transpose of a Hermitian matrix is its conjugate
+    if conjugate:
+        alpha, beta = alpha.conjugate(), beta.conjugate()
+    vectors = [array_of(v).conj() if conjugate else array_of(v) for v in (x, *added)]
+    options = {"beta": beta, "y": vectors[1]} if added else {}
+    product = routine(alpha, a, vectors[0], lower=upper == transposed, **options)
+    return torch.from_numpy(product.conj() if conjugate else product)
 
 
 def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor | None:
@@ -69,12 +74,15 @@ def trmv(A: Tensor, x: Tensor, upper: bool, trans: Trans, unit: bool) -> Tensor 
     return torch.from_numpy(product)
 
 
-def symm(alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool) -> Tensor | None:
-    """Return ``alpha * sym(A) @ B`` or ``alpha * B @ sym(A)``."""
-    routine = _routine("symm", alpha, A, B)
+def symm(
+    alpha: Scalar, A: Tensor, B: Tensor, left: bool, upper: bool, hermitian: bool
+) -> Tensor | None:
+    """Return ``alpha * A @ B`` or ``alpha * B @ A`` for a symmetric or Hermitian A."""
+    routine = _routine("hemm" if hermitian else "symm", alpha, A, B)
     if routine is None:
         return None
-    a, transposed = _columns(A)
+    # The transpose of a Hermitian matrix is another one, so A is passed as its transpose.
+    a, transposed = (array_of(A).T, True) if hermitian else _columns(A)
     product = routine(alpha, a, array_of(B).T, side=left, lower=upper == transposed)
     return torch.from_numpy(product.T)
 
@@ -109,15 +117,14 @@ def syrk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
     return torch.from_numpy(product)
 
 
-def herk(alpha: Scalar, A: Tensor, transposed: bool) -> Tensor | None:
-    """Return ``alpha * A @ A.mH``, or ``alpha * A.mH @ A``: both triangles, exactly Hermitian."""
+def herk(alpha: Scalar, A: Tensor, transposed: bool, upper: bool) -> Tensor | None:
+    """Return one triangle of ``alpha * A @ A.mH``, or ``alpha * A.mH @ A``; zeros elsewhere."""
     routine = _routine("herk", alpha, A)
     if routine is None:
         return None
     assert not isinstance(alpha, Tensor)
-    product = routine(alpha.real, array_of(A).T, trans=0 if transposed else 2, lower=1)
-    half = torch.from_numpy(product.T)  # zeros below the diagonal
-    return half + torch.triu(half, 1).mH
+    product = routine(alpha.real, array_of(A).T, trans=0 if transposed else 2, lower=upper)
+    return torch.from_numpy(product.T)
 
 
 def _routine(name: str, alpha: Scalar, *operands: Tensor) -> Callable[..., Any] | None:

@@ -58,28 +58,36 @@ def one_triangle(A: Tensor, upper: bool, diagonal: int = 0) -> Tensor:
 
 def mirrored(A: Tensor, upper: bool, conjugate: bool = False) -> Tensor:
     """Return the symmetric matrix, or the Hermitian one, with the chosen triangle of A."""
-    if A.is_cpu and A.ndim == 2 and A.shape[-1] > _PANEL and inert(A):
-        return _mirrored_by_panels(A, upper, conjugate)
+    if _plain(A):
+        return completed(A.clone(memory_format=torch.contiguous_format), upper, conjugate)
     other = one_triangle(A, upper, 1)
     if not conjugate:
         return one_triangle(A, upper) + other.mT
     return other + other.mH + torch.diag_embed(torch.diagonal(A, dim1=-2, dim2=-1).real)
 
 
-def _mirrored_by_panels(A: Tensor, upper: bool, conjugate: bool) -> Tensor:
-    """Return the same, with each element read once and no second matrix."""
+def completed(A: Tensor, upper: bool, conjugate: bool = False) -> Tensor:
+    """Return ``mirrored`` of a matrix that the caller owns, in the same memory where possible."""
+    if not _plain(A):
+        return mirrored(A, upper, conjugate)
     order = A.shape[-1]
-    full = torch.empty_like(A, memory_format=torch.contiguous_format)
     for first in range(0, order, _PANEL):
         here, beyond = slice(first, first + _PANEL), slice(first + _PANEL, order)
-        full[here, here] = mirrored(A[here, here], upper, conjugate)
-        rows, columns = (here, beyond) if upper else (beyond, here)
-        full[rows, columns] = A[rows, columns]
-        image = full[columns, rows]
-        image.copy_(A[rows, columns].mT)
-        if conjugate:
-            torch.conj_physical(image, out=image)
-    return full
+        block = A[here, here]
+        other = one_triangle(block, upper, 1).mT
+        (block.triu_() if upper else block.tril_()).add_(other.conj() if conjugate else other)
+        if first + _PANEL < order:
+            rows, columns = (here, beyond) if upper else (beyond, here)
+            image, source = A[columns, rows], A[rows, columns].mT
+            torch.conj_physical(source, out=image) if conjugate else image.copy_(source)
+    if conjugate:
+        A.diagonal().imag.zero_()
+    return A
+
+
+def _plain(A: Tensor) -> bool:
+    """Return whether A is one matrix on a CPU whose elements may be copied one by one."""
+    return A.is_cpu and A.ndim == 2 and inert(A)
 
 
 def triangular(A: Tensor, upper: bool, unit: bool) -> Tensor:

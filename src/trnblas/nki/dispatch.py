@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from trnblas._library import LIBRARY
 from trnblas._paths.arguments import check_dimensions
 from trnblas.batched import batched_gemm
 from trnblas.level3 import gemm, syrk, trsm
 from trnblas.mp2 import nki_batched_pair_energy, nki_fused_gemm_energy, nki_mp2_energy
+from trnsci.core.backend.library import backend_names
 from trnsci.core.errors import NkiFallbackWarning
 
 __all__ = [
@@ -63,3 +65,6 @@ def nki_trsm(
 ) -> Tensor:
     """Return ``trnblas.trsm`` with ``alpha`` as the last argument."""
     return trsm(alpha, A, B, side, uplo, trans, diag)
+
+
+__getattr__ = backend_names(__name__, LIBRARY)

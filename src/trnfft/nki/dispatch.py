@@ -19,6 +19,7 @@ from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.arguments import broadcast
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents, multilinear_jvp, total
 from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.library import backend_names
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.examples import Case
@@ -283,3 +284,6 @@ COMPLEX_MASK = Operation(
         ),
     ),
 )
+
+
+__getattr__ = backend_names(__name__, LIBRARY)

@@ -65,10 +65,12 @@ def randint(
     """Return integers from ``low`` to ``high - 1``, each equally likely, int64 by default.
 
     The arguments are as in ``torch.randint``: ``randint(high, size)`` or ``randint(low, high,
-    size)``, or the same names as keywords.
+    size)``, or the same names as keywords; with ``low`` and ``high`` by keyword, the shape may be
+    integers by position, ``randint(2, 3, low=0, high=6)``.
 
     Args:
-        bounds_and_size: ``high`` and ``size``, or ``low``, ``high`` and ``size``, by position.
+        bounds_and_size: ``high`` and ``size``, or ``low``, ``high`` and ``size``, by position, or
+            the lengths of the result.
         low: Least integer; by default 0.
         high: Integer above the largest one. It must be given.
         size: Shape of the result, as a sequence; it may be omitted where ``out``, or a bound that
@@ -109,6 +111,8 @@ def _arranged(given: tuple[Any, ...], low: Any, high: Any, size: Any) -> tuple[A
         if size is not None:
             raise FlagError(f"randint: size is given twice, {bounds[-1]} and {size}")
         size = bounds.pop()
+    elif low is not None and high is not None and size is None and bounds:
+        return low, high, bounds
     if size is not None and not isinstance(size, (tuple, list)):
         raise ShapeError(f"randint: size must be a sequence of integers, got {size!r}")
     # The last positional bound is high, unless high is given by keyword.

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from trnrand._library import LIBRARY
 from trnrand._paths.torch_path import torch_stream
 from trnrand._stream.words import Source
 from trnrand.engines import (
@@ -24,6 +25,7 @@ from trnrand.engines import (
     threefry4x32,
 )
 from trnrand.errors import ShapeError
+from trnsci.core.backend.library import backend_names
 from trnsci.core.errors import NkiFallbackWarning
 
 __all__ = [
@@ -87,3 +89,6 @@ def box_muller_cpu(uniforms: Tensor) -> Tensor:
 def _uniforms(engine: EngineName, count: int, seed: int, offset: int, dtype: torch.dtype) -> Tensor:
     source = Source(engine, seed & (1 << 64) - 1, 4 * offset, torch.device("cpu"))
     return torch_stream("uniform", source, count, dtype)
+
+
+__getattr__ = backend_names(__name__, LIBRARY)

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from trnsci.core.arguments import agree
 from trnsci.core.backend.launch import Launcher
+from trnsci.core.backend.library import backend_names
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
 from trnsci.core.evidence import product_bound
@@ -199,3 +200,6 @@ RANK2_UPDATE = _operation(
         ),
     ),
 )
+
+
+__getattr__ = backend_names(__name__, LIBRARY)

@@ -7,7 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnsci.core.backend.library import backend_names
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
+from trnsparse._library import LIBRARY
 from trnsparse.formats import BSRMatrix, CSRMatrix
 from trnsparse.products import spmm
 from trnsparse.published import block_sparse_attention_tiled, bsr_spmm
@@ -75,3 +77,6 @@ def nki_bsr_attn_bwd(
         )
     by_q, by_k, by_v = torch.autograd.grad(out, leaves, dO)
     return by_q, by_k, by_v
+
+
+__getattr__ = backend_names(__name__, LIBRARY)

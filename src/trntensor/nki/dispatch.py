@@ -5,7 +5,9 @@ from __future__ import annotations
 from torch import Tensor
 
 from trnsci.core.arguments import agree
+from trnsci.core.backend.library import backend_names
 from trnsci.core.errors import NkiFallbackWarning, ShapeError
+from trntensor._library import LIBRARY
 from trntensor._paths.operations import CONTRACT
 
 __all__ = ["NkiFallbackWarning", "nki_batched_matmul", "nki_matmul"]
@@ -43,3 +45,6 @@ def _check(function: str, A: Tensor, B: Tensor, dimensions: int) -> None:
             f"{function}: A and B must have {dimensions} dimensions and fit, "
             f"got {tuple(A.shape)} and {tuple(B.shape)}"
         )
+
+
+__getattr__ = backend_names(__name__, LIBRARY)

@@ -28,6 +28,7 @@ except ModuleNotFoundError as error:
         name="torch",
     ) from error
 
+from trnsci.core.arguments import also_spelled
 from trnsci.core.backend.decision import NO_DEVICE, Choice, Path
 from trnsci.core.backend.device import device_is_simulated, probe, probed
 from trnsci.core.backend.environment import Level, library_requirement, library_switch
@@ -117,6 +118,7 @@ class Library:
         """Whether AWS's NKI is installed; nkisim does not count."""
         return has_aws_nki()
 
+    @also_spelled("name", "backend")
     def set_backend(self, name: str) -> None:
         """Set the backend for the process; inside a ``with backend`` block, for that block.
 
@@ -353,3 +355,24 @@ def surface(
         return sorted({*special, *modules, *homes, *known["__all__"]})
 
     return __getattr__, __dir__
+
+
+def backend_names(module: str, library: Library) -> Callable[[str], Any]:
+    """Return the ``__getattr__`` of a module that code for a published library imports them from.
+
+    ``HAS_NKI``, ``get_backend`` and ``set_backend`` of the library can be imported from the module.
+    They are not in its ``__all__``: their places are the library and its package ``nki``.
+
+    Args:
+        module: Its ``__name__``.
+        library: The library.
+    """
+
+    def __getattr__(name: str) -> Any:
+        if name == "HAS_NKI":
+            return library.has_nki
+        if name in ("get_backend", "set_backend"):
+            return getattr(library, name)
+        raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+    return __getattr__

@@ -18,8 +18,12 @@ import torch
 from torch import Tensor
 
 from trnsci.core.interop import has_bfloat16_products
+from trnsci.core.numbers.values import inert
 
 Product: TypeAlias = Callable[..., Tensor]
+
+# Elements of a block of a 16-bit sum.
+_BLOCK = 2**15
 
 
 def _without_routine() -> frozenset[torch.dtype]:
@@ -93,10 +97,24 @@ def accumulated(product: Tensor, beta: Scalar, accumulator: Tensor | None) -> Te
     if beta == 0:
         return product + _untouched(accumulator) if _differentiated(accumulator) else product
     if product.is_cpu and product.itemsize == 2 and not product.is_complex():
-        # torch rounds the product by beta for some elements of a 16-bit sum and not for others.
-        wide = torch.add(product.float(), accumulator.float(), alpha=beta)
-        return wide.to(product.dtype)
+        return _sum_in_float32(product, beta, accumulator)
     return torch.add(product, accumulator, alpha=beta)
+
+
+def _sum_in_float32(product: Tensor, beta: Number, accumulator: Tensor) -> Tensor:
+    """Return ``product + beta * accumulator`` of 16-bit numbers, rounded once.
+
+    torch rounds the product by beta for some elements of a 16-bit sum and not for others. Large
+    sums are computed by blocks of rows, whose float32 copies fit in a processor's cache.
+    """
+    rows = _BLOCK * len(product) // product.numel() if product.ndim and product.numel() else 0
+    if not 0 < rows < len(product) or not inert(product, accumulator):
+        return torch.add(product.float(), accumulator.float(), alpha=beta).to(product.dtype)
+    result = torch.empty_like(product)
+    operands = product, accumulator.expand_as(product), result
+    for part, added, total in zip(*(x.split(rows) for x in operands), strict=True):
+        total.copy_(torch.add(part.float(), added.float(), alpha=beta))
+    return result
 
 
 def vanished(shape: Sequence[int], *operands: Tensor) -> Tensor:

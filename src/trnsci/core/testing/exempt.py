@@ -40,6 +40,7 @@ EXEMPT: Mapping[str, str] = {
     **{f"trnrand.{name}": _DRAWS for name in _SAMPLERS},
     **{f"{name}: compile": _STEPS for name in _ITERATIVE},
     "trnblas.iamax": _INTEGERS,
+    "trnblas.iamin": _INTEGERS,
     "trnfft.plan": "takes shapes, not tensors",
     "trnfft.hfft: torch.func": "torch.fft.hfft has no batching rule for its gradient (jacrev)",
     "trnrand.checkpoint_contexts": "takes generators, not tensors",

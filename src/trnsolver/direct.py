@@ -14,7 +14,8 @@ from trnblas import trsm
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert, only_finite
-from trnsolver._library import kernels_wanted, no_kernel
+from trnsolver._factors.systems import refined_solution
+from trnsolver._library import LIBRARY, kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     batch_shape,
     columns_of,
@@ -236,16 +237,23 @@ def _lu_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
     """
     if not a.numel():
         return torch.linalg.solve(a, columns)  # which has gradients by both
+    if LIBRARY.widening():
+        return _regular(function, a, columns, refined_solution(a, columns))
     rows = _powers(a.detach().abs().amax(-1, keepdim=True))
     balanced = a / rows
     scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))
     p, lower, upper = LU.of(balanced / scales)
     forward = trsm(1.0, lower, p.mT @ (columns / rows), uplo="lower", diag="unit")
     found = trsm(1.0, upper, forward, uplo="upper") / scales.mT
+    pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
+    usable = only_finite(found) or (bool((pivots != 0).all()) and only_finite(pivots))
+    return found if usable else _regular(function, a, columns, found)
+
+
+def _regular(function: str, a: Tensor, columns: Tensor, found: Tensor) -> Tensor:
+    """Return a solution; raise if it is not finite, but the operands are."""
     if not only_finite(found) and only_finite(a) and only_finite(columns):
-        pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
-        if bool((pivots == 0).any()) or not only_finite(pivots):
-            raise singular(function, "A", "a pivot is zero")
+        raise singular(function, "A", "a pivot is zero")
     return found
 
 

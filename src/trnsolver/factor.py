@@ -268,6 +268,7 @@ CHOLESKY = batches.Batched(
     by_parts=_cholesky_by_parts,
     flops=batches.cubes(1 / 3),
     unsuited=batches.up_to("CHOLESKY_ORDER"),
+    refined="trnsolver._doublefloat.triangles:cholesky",
     examples={
         "cholesky": batches.definite_example,
         "inv_spd": batches.definite_example,
@@ -369,6 +370,7 @@ LU = batches.Batched(
     by_parts=_lu_by_parts,
     flops=batches.cubes(2 / 3),
     unsuited=batches.up_to("LU_ORDER"),
+    refined="trnsolver._doublefloat.triangles:lu",
     examples={
         "inv": batches.definite_example,
         "lu": batches.definite_example,

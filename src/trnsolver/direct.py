@@ -14,7 +14,7 @@ from trnblas import trsm
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert, only_finite
-from trnsolver._factors.systems import refined_solution
+from trnsolver._factors.systems import refined_determinant, refined_solution
 from trnsolver._library import LIBRARY, kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     batch_shape,
@@ -193,9 +193,14 @@ def inv_spd(A: Tensor) -> Tensor:
 
 
 def det(A: Tensor) -> Tensor:
-    """Return the determinants of square matrices; 1 for a matrix without rows."""
-    no_kernel("det")
+    """Return the determinants of square matrices; 1 for a matrix without rows.
+
+    A kernel computes them at the level ``doublefloat``.
+    """
     work = square_matrix("det", "A", A)
+    if LIBRARY.widening() and work.numel():
+        return restored(refined_determinant(work, False)[0], A.dtype)
+    no_kernel("det")
     if not work.numel():  # torch's has no gradient there
         return restored(1 + work.sum((-2, -1)), A.dtype)
     return restored(torch.linalg.det(work), A.dtype)
@@ -204,10 +209,15 @@ def det(A: Tensor) -> Tensor:
 def slogdet(A: Tensor) -> SignLogDet:
     """Return the signs of determinants, and the logarithms of their magnitudes.
 
-    A singular matrix has sign 0 and logarithm ``-inf``.
+    A singular matrix has sign 0 and logarithm ``-inf``. A kernel computes them at the level
+    ``doublefloat``.
     """
-    no_kernel("slogdet")
-    sign, logarithm = torch.linalg.slogdet(square_matrix("slogdet", "A", A))
+    work = square_matrix("slogdet", "A", A)
+    if LIBRARY.widening() and work.numel():
+        sign, logarithm = refined_determinant(work, True)
+    else:
+        no_kernel("slogdet")
+        sign, logarithm = torch.linalg.slogdet(work)
     return SignLogDet(restored(sign, A.dtype), restored(logarithm, A.dtype))
 
 

@@ -9,12 +9,10 @@ from trnsolver._library import LIBRARY
 from trnsolver._paths.batches import definite_example, definite_system
 
 _OF_A_MATRIX = (
-    "det",
     "expm",
     "ichol_preconditioner",
     "jacobi_preconditioner",
     "schur",
-    "slogdet",
     "ssor_preconditioner",
 )
 EXAMPLES: dict[str, Example] = {

@@ -167,6 +167,40 @@ def test_what_is_not_finite_is_computed_by_torch_and_counted(function, value):
     assert (counts() - before).fallbacks
 
 
+@each_case("dtype", (REAL, COMPLEX))
+@each_case("condition", (1e3, 1e9))
+def test_determinants(condition, dtype):
+    """Of factors with backward errors of the level, whose effect is the condition number."""
+    a = with_values(spectrum(6, condition, "one small"), 8, dtype)
+    value = run(lambda: trnsolver.det(a), "lu")
+    sign, logarithm = run(lambda: trnsolver.slogdet(a), "lu")
+    with mp.workdps(40):
+        want = complex(mp.det(mp.matrix([[mp.mpmathify(complex(z)) for z in row] for row in a])))
+    allowed = 6 * condition * LEVEL
+    assert abs(complex(value) - want) <= allowed * abs(want)
+    assert abs(complex(sign) - want / abs(want)) <= allowed
+    assert abs(float(logarithm) - np.log(abs(want))) <= allowed
+    swapped = run(lambda: trnsolver.det(a[[1, 0, 2, 3, 4, 5]]), "lu")
+    assert abs(complex(swapped + value)) <= 2 * allowed * abs(want)
+    assert run(lambda: trnsolver.det(torch.ones(2, 3, 3, dtype=dtype)), "lu").tolist() == [0, 0]
+
+
+@each_case("rows", (7, 4))
+def test_least_squares_have_the_rank_and_the_residual_of_the_level(rows):
+    a = random_tensor(rows, 5, dtype=REAL) @ torch.diag(torch.logspace(0, -6, 5, dtype=REAL))
+    b = random_tensor(rows, 2, dtype=REAL, seed=3)
+    found = run(lambda: trnsolver.lstsq(a, b), "jacobi_svd")
+    assert int(found.rank) == min(rows, 5)
+    left = a @ found.solution - b
+    size = torch.linalg.matrix_norm(a, 2) * torch.linalg.vector_norm(found.solution, dim=0)
+    allowed = 16 * LEVEL * (size + torch.linalg.vector_norm(b, dim=0))
+    gradient = torch.linalg.vector_norm(a.mT @ left, dim=0)
+    condition = torch.linalg.cond(a)
+    assert (gradient <= condition**0.5 * allowed).all()
+    low = a[:, :2] @ random_tensor(2, 5, dtype=REAL, seed=9)
+    assert int(run(lambda: trnsolver.lstsq(low, b), "jacobi_svd").rank) == 2
+
+
 # -- systems ---------------------------------------------------------------------------------------
 
 

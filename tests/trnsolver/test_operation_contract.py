@@ -14,6 +14,7 @@ import torch
 import trnsolver
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
+from trnsolver._factors.systems import refined_solution
 from trnsolver._library import LIBRARY
 from trnsolver.iterative import CG
 from trnsolver.nki import dispatch as low_level
@@ -41,6 +42,29 @@ def svd(a):
 def qr(a):
     q, r = trnsolver.qr(a)
     return q * q, r * r
+
+
+def doubled(a):
+    return a + a.mT
+
+
+def squared_vectors(w, v):
+    return w, v * v
+
+
+def squares(*parts):
+    return tuple(part * part for part in parts)
+
+
+def at_level(name, *options, matrix=None, after=None):
+    """The operation of the level itself: a block with a level must not be inside of a graph."""
+
+    def call(a):
+        operation = LIBRARY.operations[f"doublefloat_{name}"]
+        found = operation((a if matrix is None else matrix(a))[None], *options)
+        return found if after is None else after(*found)
+
+    return call
 
 
 def cg(a, b):
@@ -107,6 +131,19 @@ SAMPLES = (
         low_level.nki_rotate_pairs,
         (SMALL, 1 + SMALL, SIDE[:, None], 1 + SIDE[:, None]),
         backward_launches=False,
+    ),
+    *(
+        Sample(f"doublefloat_{name}", call, tensors, 2000, launches, takes_float64=True)
+        for name, call, tensors, launches in (
+            ("cholesky", at_level("cholesky", matrix=positive), (APART,), False),
+            ("lu", at_level("lu", after=lambda p, lower, upper: (lower, upper)), (APART,), False),
+            ("qr", at_level("qr", after=squares), (TALL,), False),
+            ("eigh", at_level("eigh", 12, matrix=doubled, after=squared_vectors), (APART,), False),
+            ("svd", at_level("svd", 12, False, after=squares), (TALL,), False),
+            ("pinv", at_level("pinv", 1e-6, 12, after=lambda p, s: p), (TALL,), False),
+            ("determinant", at_level("determinant", True, after=lambda s, d: d), (APART,), False),
+            ("solve", lambda a, b: refined_solution(a, b[:, None]), (APART, SIDE), True),
+        )
     ),
     # The sign alone has a constant norm, of which the gradient would be zero.
     Sample(

@@ -100,13 +100,16 @@ def leading(x: Tensor, most: float) -> int:
 class Progress:
     """Residuals of successive corrections; they have to fall until one is accepted.
 
+    The residual of a first result is no measure of the next one, which has the square of a
+    correction: that may be as large as ``CLOSE``.
+
     Args:
         function: What is computed, for the message.
     """
 
     def __init__(self, function: str) -> None:
         self._function = function
-        self._before = float("inf")
+        self._before = 0.0
 
     def ended(self, residual: float, accepted: float = REACHED) -> bool:
         """Return whether a residual is accepted.
@@ -116,12 +119,12 @@ class Progress:
         """
         if residual <= accepted:
             return True
-        if not residual <= self._before / 2:
+        if self._before and not residual <= self._before / 2:
             raise KernelError(
                 f"{self._function}: refinement stopped at a residual of {residual:.3g}, above "
                 f"{accepted:.3g}"
             )
-        self._before = residual
+        self._before = residual if self._before else max(residual, CLOSE)
         return False
 
 

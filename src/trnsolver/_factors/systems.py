@@ -1,6 +1,7 @@
-"""The solution of square systems at doublefloat, as one operation.
+"""Solutions of square systems and determinants at doublefloat, each as one operation.
 
-At other levels a solution is a factorization and two triangular solutions, see ``direct``.
+At other levels a solution is a factorization and two triangular solutions, see ``direct``, and
+torch computes determinants.
 """
 
 from __future__ import annotations
@@ -9,6 +10,8 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
+from trnsci.core.backend.launch import Launcher
+from trnsci.core.numbers.conversions import widest
 from trnsolver._paths import batches
 from trnsolver._paths.arguments import batch_of, batch_shape
 
@@ -19,6 +22,12 @@ def refined_solution(a: Tensor, columns: Tensor) -> Tensor:
     flat = (batch_of(x.expand(*batch, *x.shape[-2:])) for x in (a, columns))
     found: Tensor = SYSTEM(*flat)
     return found.reshape(*batch, *columns.shape[-2:])
+
+
+def refined_determinant(a: Tensor, logarithm: bool) -> tuple[Tensor, Tensor]:
+    """Return determinants at doublefloat and zeros, or signs and logarithms of magnitudes."""
+    first, second = DETERMINANT.of(a, logarithm)
+    return first, second
 
 
 def _solve(a: Tensor, b: Tensor) -> Tensor:
@@ -49,4 +58,37 @@ SYSTEM = batches.Batched(
     jvp=_jvp,
     flops=lambda a, b: 2.0 * a.numel() * (a.shape[-1] / 3 + b.shape[-1]),
     unsuited=batches.up_to("LU_ORDER"),
+)
+
+
+def _determinant(a: Tensor, logarithm: bool) -> tuple[Tensor, Tensor]:
+    if logarithm:
+        sign, size = torch.linalg.slogdet(a)
+        return sign, size
+    value = torch.linalg.det(a)
+    return value, torch.zeros_like(value.real)
+
+
+def _determinant_launch(launch: Launcher, a: Tensor, logarithm: bool) -> tuple[Tensor, Tensor]:
+    """Return the same from factors at the level: the diagonal of U, and the order of rows."""
+    from trnsolver._doublefloat.triangles import lu
+
+    p, _, upper = lu(launch, widest(a))
+    diagonal = upper.diagonal(dim1=-2, dim2=-1)
+    parity = torch.linalg.det(p.real).round()
+    size = diagonal.abs()
+    factors = torch.sgn(diagonal) if logarithm else diagonal
+    second = size.log().sum(-1) if logarithm else torch.zeros_like(parity)
+    return (parity * factors.prod(-1)).to(a.dtype), second.to(a.real.dtype)
+
+
+DETERMINANT = batches.Batched(
+    "doublefloat_determinant",
+    batches.REFINED,
+    reference=_determinant,
+    launch=_determinant_launch,
+    doublefloat=True,
+    flops=batches.cubes(2 / 3),
+    unsuited=batches.up_to("LU_ORDER"),
+    examples={"det": batches.definite_example, "slogdet": batches.definite_example},
 )

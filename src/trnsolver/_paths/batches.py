@@ -79,8 +79,8 @@ class Batched(Operation):
         chosen = self._refined if choice.widening and self._refined else self
         found, batch = chosen.called(choice, batch_of(a), *args), a.shape[:-2]
         if isinstance(found, Tensor):
-            return found.reshape(*batch, *found.shape[1:])
-        return tuple(part.reshape(*batch, *part.shape[1:]) for part in found)
+            return found.reshape((*batch, *found.shape[1:]))
+        return tuple(part.reshape((*batch, *part.shape[1:])) for part in found)
 
     def _folded(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
         size = info.batch_size

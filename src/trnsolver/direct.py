@@ -121,7 +121,8 @@ def solve(
         )
     try:
         if kernels_wanted():
-            found = _lu_solution("solve", work, columns_of(right, vectors))
+            solved = refined_solution if LIBRARY.widening() else _lu_solution
+            found = solved("solve", work, columns_of(right, vectors))
             found = found.squeeze(-1) if vectors else found
         else:
             found = torch.linalg.solve(work, right)
@@ -167,7 +168,8 @@ def inv(A: Tensor) -> Tensor:
     try:
         if kernels_wanted():
             eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-            found = _lu_solution("inv", work, eye.expand_as(work))
+            solved = refined_solution if LIBRARY.widening() else _lu_solution
+            found = solved("inv", work, eye.expand_as(work))
         else:
             found = torch.linalg.inv(work)
     except TorchLinAlgError as error:
@@ -247,23 +249,16 @@ def _lu_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
     """
     if not a.numel():
         return torch.linalg.solve(a, columns)  # which has gradients by both
-    if LIBRARY.widening():
-        return _regular(function, a, columns, refined_solution(a, columns))
     rows = _powers(a.detach().abs().amax(-1, keepdim=True))
     balanced = a / rows
     scales = _powers(balanced.detach().abs().amax(-2, keepdim=True))
     p, lower, upper = LU.of(balanced / scales)
     forward = trsm(1.0, lower, p.mT @ (columns / rows), uplo="lower", diag="unit")
     found = trsm(1.0, upper, forward, uplo="upper") / scales.mT
-    pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
-    usable = only_finite(found) or (bool((pivots != 0).all()) and only_finite(pivots))
-    return found if usable else _regular(function, a, columns, found)
-
-
-def _regular(function: str, a: Tensor, columns: Tensor, found: Tensor) -> Tensor:
-    """Return a solution; raise if it is not finite, but the operands are."""
     if not only_finite(found) and only_finite(a) and only_finite(columns):
-        raise singular(function, "A", "a pivot is zero")
+        pivots = upper.detach().diagonal(dim1=-2, dim2=-1)
+        if bool((pivots == 0).any()) or not only_finite(pivots):
+            raise singular(function, "A", "a pivot is zero")
     return found
 
 

@@ -142,7 +142,7 @@ SAMPLES = (
             ("svd", at_level("svd", 12, False, after=squares), (TALL,), False),
             ("pinv", at_level("pinv", 1e-6, 12, after=lambda p, s: p), (TALL,), False),
             ("determinant", at_level("determinant", True, after=lambda s, d: d), (APART,), False),
-            ("solve", lambda a, b: refined_solution(a, b[:, None]), (APART, SIDE), True),
+            ("solve", lambda a, b: refined_solution("solve", a, b[:, None]), (APART, SIDE), True),
         )
     ),
     # The sign alone has a constant norm, of which the gradient would be zero.

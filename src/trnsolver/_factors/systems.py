@@ -12,16 +12,23 @@ from torch import Tensor
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.numbers.conversions import widest
+from trnsci.core.numbers.values import only_finite
 from trnsolver._paths import batches
-from trnsolver._paths.arguments import batch_of, batch_shape
+from trnsolver._paths.arguments import batch_of, batch_shape, singular
 
 
-def refined_solution(a: Tensor, columns: Tensor) -> Tensor:
-    """Return the solution of square systems at doublefloat; NaN for a singular matrix."""
+def refined_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
+    """Return the solution of square systems at doublefloat.
+
+    Raises:
+        SingularMatrixError: A matrix is singular.
+    """
     batch = batch_shape(a, columns)
     flat = (batch_of(x.expand(*batch, *x.shape[-2:])) for x in (a, columns))
     found: Tensor = SYSTEM(*flat)
-    return found.reshape(*batch, *columns.shape[-2:])
+    if not only_finite(found) and only_finite(a) and only_finite(columns):
+        raise singular(function, "A", "a pivot is zero")
+    return found.reshape((*batch, *columns.shape[-2:]))
 
 
 def refined_determinant(a: Tensor, logarithm: bool) -> tuple[Tensor, Tensor]:

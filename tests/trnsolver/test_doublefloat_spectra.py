@@ -11,6 +11,7 @@ import torch
 from mpmath import mp
 
 import trnblas
+import trnrand
 import trnsolver
 from each_case import each_case
 from pairwise import in_turn
@@ -142,21 +143,36 @@ def test_norms_beyond_float32(function):
             assert ((first @ second - a) / scale).abs().max() <= 6 * LEVEL
 
 
-@each_case("name", ("eigvalsh", "svdvals", "polar", "inv_sqrt_spd", "cholqr2", "lstsq"))
+FUNCTIONS = ("eigvalsh", "svdvals", "polar", "inv_sqrt_spd", "cholqr2", "inv_sqrt_spd_ns", "msign")
+
+
+@each_case("name", (*FUNCTIONS, "orthogonalize", "lstsq"))
 def test_functions_of_these_run_nothing_on_torch(name):
     """Operands in float32 give what float64 gives, rounded once."""
     a = spd([1.0, 2, 5], 3).float()
     operands = (a, a[:, :2] + 1) if name == "lstsq" else (a,)
     found = run(lambda: getattr(trnsolver, name)(*operands))
     wanted = getattr(trnsolver, name)(*(x.double() for x in operands))
-    with precision("float32"):
-        for got, want in zip(parts(found), parts(wanted), strict=True):
-            assert got.dtype in (torch.float32, torch.int64)
-            assert (got - want).abs().max() <= 2.0**-23 * want.abs().max() + LEVEL
+    for got, want in zip(parts(found), parts(wanted), strict=True):
+        assert got.dtype in (torch.float32, torch.int64)
+        assert (got - want).abs().max() <= 2.0**-23 * want.abs().max() + LEVEL
+
+
+@each_case("name", ("rsvd", "eigh_randomized", "nystrom"))
+def test_sketches_are_drawn_and_multiplied_on_kernels(name):
+    a = spd([4.0, 3, 1e-3, 1e-3], 3).float()
+    with trnrand.backend("simulator"):
+        found = run(lambda: getattr(trnsolver, name)(a, 2))
+    values = found[0] if name == "eigh_randomized" else found[1]
+    # With power iterations, what is left out changes values by less than the rounding of A.
+    allowed = 1e-2 if name == "nystrom" else 8 * 2.0**-24
+    assert (values.sort().values - torch.tensor([3.0, 4])).abs().max() <= allowed
 
 
 def parts(found):
-    return (found,) if isinstance(found, torch.Tensor) else tuple(found)
+    if isinstance(found, torch.Tensor):
+        return (found,)
+    return tuple(part for part in found if isinstance(part, torch.Tensor))
 
 
 def test_gradients_of_spectra_are_those_of_float64():

@@ -62,7 +62,8 @@ def at_level(name, *options, matrix=None, after=None):
     def call(a):
         operation = LIBRARY.operations[f"doublefloat_{name}"]
         found = operation((a if matrix is None else matrix(a))[None], *options)
-        return found if after is None else after(*found)
+        parts = found if isinstance(found, tuple) else (found,)
+        return found if after is None else after(*parts)
 
     return call
 
@@ -141,6 +142,13 @@ SAMPLES = (
             ("eigh", at_level("eigh", 12, matrix=doubled, after=squared_vectors), (APART,), False),
             ("svd", at_level("svd", 12, False, after=squares), (TALL,), False),
             ("pinv", at_level("pinv", 1e-6, 12, after=lambda p, s: p), (TALL,), False),
+            ("msign", at_level("msign", 6, 1.5, -0.5, 0.0, after=squares), (APART,), False),
+            (
+                "inv_sqrt_spd_ns",
+                at_level("inv_sqrt_spd_ns", 10, 1e-6, matrix=positive, after=lambda x, *rest: x),
+                (SMALL,),
+                False,
+            ),
             ("determinant", at_level("determinant", True, after=lambda s, d: d), (APART,), False),
             ("solve", lambda a, b: refined_solution("solve", a, b[:, None]), (APART, SIDE), True),
         )

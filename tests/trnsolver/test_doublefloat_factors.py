@@ -248,6 +248,27 @@ def test_no_system_claims_more_than_it_has(numbers, order):
         assert (exact_residual(a, x, b).abs() <= LEVEL * (size + b.abs())).all(), number
 
 
+@each_case("condition", (1e3, 1e8, 1e12))
+@each_case("target", (1e-12, 1e-6))
+def test_a_target_has_a_bound_that_is_kept(condition, target):
+    """The bound of ``info`` is compared with the error of a solution in 60 digits."""
+    a = with_values(spectrum(8, condition, "even"), 5)
+    b = random_tensor(8, 1, dtype=REAL)
+    before = counts()
+    with trnsolver.backend("simulator"), trnblas.backend("simulator"), precision("doublefloat"):
+        x, info = trnsolver.solve(a, b, target_forward_error=target, on_failure="ignore")
+    since = counts() - before
+    assert "lu" in since.launches
+    assert not since.fallbacks
+    assert not since.refusals
+    with mp.workdps(60):
+        exact = mp.lu_solve(mp.matrix(a.tolist()), mp.matrix(b.tolist()))
+        errors = [abs(mp.mpf(v) - e) for v, e in zip(x[:, 0].tolist(), exact, strict=True)]
+        error = max(errors) / max(map(abs, exact))
+    assert error <= info.forward_error
+    assert info.converged == (info.forward_error <= target)
+
+
 @each_case("count", (1, 6))
 def test_gmres_and_factors_at_the_level_correct_what_single_factors_do_not(count):
     """Up to four columns GMRES takes one float32 factorization; for more, there are several."""

@@ -451,8 +451,9 @@ def _solved(
     if callable(M) and not isinstance(M, Tensor):
         operands = operands._replace(M=lambda r: M(r.to(dtype)).to(r.dtype))
 
-    def refined(op: Any, b: Tensor, x: Tensor, m: Product | None, watch: Watch) -> Run:
-        return method(lambda v: _refined_product(op, v), b, x, m, watch)
+    def refined(op: LinearOperator, b: Tensor, x: Tensor, m: Product | None, watch: Watch) -> Run:
+        products = LinearOperator(lambda v: _refined_product(op, v), order=op.order)
+        return method(products, b, x, m, watch)
 
     return solved(function, refined, operands, rule, on_failure, hermitian=hermitian, wide=True)
 

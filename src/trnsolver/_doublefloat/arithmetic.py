@@ -60,7 +60,9 @@ def solved_right(launch: Launcher, left: Tensor, triangle: Tensor, upper: bool) 
 def in_single(operation: Operation, launch: Launcher, a: Tensor, *args: Any) -> Any:
     """Return the results of a float32 operation, widened."""
     given = a.to(torch.complex64 if a.is_complex() else torch.float32)
-    run: Any = partial(operation.launch, launch)  # type: ignore[arg-type]
+    compute = operation.launch
+    assert not isinstance(compute, str), "launches of float32 are functions"
+    run = partial(compute, launch)
     by_parts = operation.by_parts if a.is_complex() else None
     found = run(given, *args) if by_parts is None else by_parts(run, given, *args)
     return tuple(map(widest, found)) if isinstance(found, tuple) else widest(found)

@@ -1,4 +1,4 @@
-"""Solutions of linear systems at doublefloat, by iterative refinement.
+"""Solutions of linear systems at doublefloat, by iterative refinement, and determinants.
 
 A float32 factorization and residuals at doublefloat suffice for condition numbers up to about 1e7.
 If corrections no longer halve the residual, they are computed by GMRES with that factor as
@@ -78,6 +78,19 @@ def solution(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
     )
 
 
+def determinant(launch: Launcher, a: Tensor, logarithm: bool) -> tuple[Tensor, Tensor]:
+    """Return determinants and zeros, or signs and logarithms of magnitudes, from factors.
+
+    The determinant of the permutation is that of a matrix of zeros and ones, which is exact.
+    """
+    p, _, upper = lu(launch, widest(a))
+    diagonal = upper.diagonal(dim1=-2, dim2=-1)
+    parity = torch.linalg.det(p.real).round()
+    factors = torch.sgn(diagonal) if logarithm else diagonal
+    second = diagonal.abs().log().sum(-1) if logarithm else torch.zeros_like(parity)
+    return (parity * factors.prod(-1)).to(a.dtype), second.to(a.real.dtype)
+
+
 def _corrections(launch: Launcher, a: Tensor, columns: int) -> Iterator[Correct]:
     """Return the corrections to be tried in order, for so many right-hand sides."""
     p, lower, upper = in_single(LU, launch, a)
@@ -105,6 +118,10 @@ def _by_gmres(launch: Launcher, a: Tensor, right: Tensor, precondition: Correct)
     """Return the solution for each column of each system by GMRES with a preconditioner."""
     found = torch.zeros_like(right)
     for place, matrix in enumerate(a):
+
+        def multiplied(v: Tensor, matrix: Tensor = matrix) -> Tensor:
+            return product(launch, matrix[None], v[None, :, None])[0, :, 0]
+
         for column in range(right.shape[-1]):
             side = right[place, :, column]
             size = float(torch.linalg.vector_norm(side))
@@ -115,7 +132,7 @@ def _by_gmres(launch: Launcher, a: Tensor, right: Tensor, precondition: Correct)
                 return precondition(alone)[place, :, 0]
 
             run = flexible_gmres(
-                lambda v, matrix=matrix: product(launch, matrix[None], v[None, :, None])[0, :, 0],
+                multiplied,
                 side,
                 torch.zeros_like(side),
                 preconditioned,

@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
-from trnsci.core.backend.launch import Launcher
-from trnsci.core.numbers.conversions import widest
 from trnsci.core.numbers.values import only_finite
 from trnsolver._paths import batches
 from trnsolver._paths.arguments import batch_of, batch_shape, singular
@@ -76,24 +74,11 @@ def _determinant(a: Tensor, logarithm: bool) -> tuple[Tensor, Tensor]:
     return value, torch.zeros_like(value.real)
 
 
-def _determinant_launch(launch: Launcher, a: Tensor, logarithm: bool) -> tuple[Tensor, Tensor]:
-    """Return the same from factors at the level: the diagonal of U, and the order of rows."""
-    from trnsolver._doublefloat.triangles import lu
-
-    p, _, upper = lu(launch, widest(a))
-    diagonal = upper.diagonal(dim1=-2, dim2=-1)
-    parity = torch.linalg.det(p.real).round()
-    size = diagonal.abs()
-    factors = torch.sgn(diagonal) if logarithm else diagonal
-    second = size.log().sum(-1) if logarithm else torch.zeros_like(parity)
-    return (parity * factors.prod(-1)).to(a.dtype), second.to(a.real.dtype)
-
-
 DETERMINANT = batches.Batched(
     "doublefloat_determinant",
     batches.REFINED,
     reference=_determinant,
-    launch=_determinant_launch,
+    launch="trnsolver._doublefloat.systems:determinant",
     doublefloat=True,
     flops=batches.cubes(2 / 3),
     unsuited=batches.up_to("LU_ORDER"),

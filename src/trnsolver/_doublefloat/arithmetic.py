@@ -15,6 +15,7 @@ from trnblas.nki.launches import doublefloat_product, triangular_solution
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import KernelError
+from trnsci.core.interop import is_fake
 from trnsci.core.numbers.conversions import widest
 from trnsci.core.numbers.planes import embedded, joined, parts
 from trnsolver._factors.forms import columns, joined_columns, of_columns
@@ -74,7 +75,7 @@ def only_finite(function: str, *operands: Tensor) -> None:
     Raises:
         KernelError: An element is NaN or infinite.
     """
-    if not all(bool(torch.isfinite(x).all()) for x in operands):
+    if not all(is_fake(x) or bool(torch.isfinite(x).all()) for x in operands):
         raise KernelError(f"{function}: an operand has a NaN or an infinity: nothing to refine")
 
 

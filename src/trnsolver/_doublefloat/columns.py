@@ -52,7 +52,7 @@ def qr(launch: Launcher, a: Tensor) -> tuple[Tensor, Tensor]:
         done = q.shape[-1]
         along, rest = _apart(launch, q, work[..., done:])
         gone = rest.abs().amax(-2, keepdim=True) <= REACHED
-        if bool(gone.any()):
+        if not done or bool(gone.any()):  # without columns in Q this takes no product
             drawn = directions(rest, n - done).expand_as(rest)
             rest = torch.where(gone, _apart(launch, q, drawn)[1], rest)
         size = exponents(rest, -2)

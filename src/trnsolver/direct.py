@@ -13,7 +13,8 @@ from torch import Tensor
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert
-from trnsolver._library import kernels_wanted, no_kernel
+from trnsolver._factors.systems import refined_determinant, refined_solution
+from trnsolver._library import LIBRARY, kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     columns_of,
     in_full_precision,
@@ -135,7 +136,8 @@ def solve(
         )
     try:
         if kernels_wanted():
-            found = _lu_solution("solve", work, columns_of(right, vectors))
+            solved = refined_solution if LIBRARY.widening() else _lu_solution
+            found = solved("solve", work, columns_of(right, vectors))
             found = found.squeeze(-1) if vectors else found
         else:
             found = torch.linalg.solve(work, right)
@@ -181,7 +183,8 @@ def inv(A: Tensor) -> Tensor:
     try:
         if kernels_wanted():
             eye = torch.eye(work.shape[-1], dtype=work.dtype, device=work.device)
-            found = _lu_solution("inv", work, eye.expand_as(work))
+            solved = refined_solution if LIBRARY.widening() else _lu_solution
+            found = solved("inv", work, eye.expand_as(work))
         else:
             found = torch.linalg.inv(work)
     except TorchLinAlgError as error:
@@ -207,9 +210,14 @@ def inv_spd(A: Tensor) -> Tensor:
 
 
 def det(A: Tensor) -> Tensor:
-    """Return the determinants of square matrices; 1 for a matrix without rows."""
-    no_kernel("det")
+    """Return the determinants of square matrices; 1 for a matrix without rows.
+
+    A kernel computes them at the level ``doublefloat``.
+    """
     work = square_matrix("det", "A", A)
+    if LIBRARY.widening() and work.numel():
+        return restored(refined_determinant(work, False)[0], A.dtype)
+    no_kernel("det")
     if not work.numel():  # torch's has no gradient there
         return restored(1 + work.sum((-2, -1)), A.dtype)
     return restored(torch.linalg.det(work), A.dtype)
@@ -218,10 +226,15 @@ def det(A: Tensor) -> Tensor:
 def slogdet(A: Tensor) -> SignLogDet:
     """Return the signs of determinants, and the logarithms of their magnitudes.
 
-    A singular matrix has sign 0 and logarithm ``-inf``.
+    A singular matrix has sign 0 and logarithm ``-inf``. A kernel computes them at the level
+    ``doublefloat``.
     """
-    no_kernel("slogdet")
-    sign, logarithm = torch.linalg.slogdet(square_matrix("slogdet", "A", A))
+    work = square_matrix("slogdet", "A", A)
+    if LIBRARY.widening() and work.numel():
+        sign, logarithm = refined_determinant(work, True)
+    else:
+        no_kernel("slogdet")
+        sign, logarithm = torch.linalg.slogdet(work)
     return SignLogDet(restored(sign, A.dtype), restored(logarithm, A.dtype))
 
 

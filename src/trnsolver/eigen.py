@@ -488,6 +488,7 @@ EIGH = batches.Batched(
     by_parts=_eigh_by_parts,
     flops=batches.cubes(9.0),
     unsuited=batches.up_to("DIVIDED_ORDER"),
+    refined="trnsolver._doublefloat.eigenpairs:eigh",
     examples={
         "eigh": batches.definite_example,
         "eigh_generalized": _generalized_example,

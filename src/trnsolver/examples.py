@@ -10,14 +10,12 @@ from trnsolver._library import LIBRARY
 from trnsolver._paths.batches import definite_example, definite_system
 
 _OF_A_MATRIX = (
-    "det",
     "eig",
     "eigvals",
     "expm",
     "ichol_preconditioner",
     "jacobi_preconditioner",
     "schur",
-    "slogdet",
     "sqrtm",
     "ssor_preconditioner",
 )

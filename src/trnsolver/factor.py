@@ -272,6 +272,7 @@ CHOLESKY = batches.Batched(
     by_parts=_cholesky_by_parts,
     flops=batches.cubes(1 / 3),
     unsuited=batches.up_to("CHOLESKY_ORDER"),
+    refined="trnsolver._doublefloat.triangles:cholesky",
     examples={
         "cho_factor": batches.definite_example,
         "cholesky": batches.definite_example,
@@ -374,6 +375,7 @@ LU = batches.Batched(
     by_parts=_lu_by_parts,
     flops=batches.cubes(2 / 3),
     unsuited=batches.up_to("LU_ORDER"),
+    refined="trnsolver._doublefloat.triangles:lu",
     examples={
         "inv": batches.definite_example,
         "lu": batches.definite_example,

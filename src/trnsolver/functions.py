@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from cmath import isfinite
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -125,9 +126,11 @@ def inv_sqrt_spd_ns(
     root = torch.exp2((torch.log2(peak(flat)) / 2).floor())
     flat = flat / root / root
     if kernels_wanted():
-        x, steps, residual = INV_SQRT_SPD_NS(flat, max_iter, tol)
+        x, steps, residual = INV_SQRT_SPD_NS.of(flat, max_iter, tol)
     else:
-        x, steps, residual = _inv_sqrt_steps(flat, max_iter, tol, early=concrete(work))
+        x, steps, residual = inverse_root_steps(
+            torch.matmul, flat, max_iter, tol, early=concrete(work)
+        )
     x = x / root
     x = restored(x.reshape(work.shape), A.dtype)
     if not concrete(work):
@@ -168,11 +171,11 @@ def _inverse_roots(w: Tensor) -> Tensor:
 
 def _fixed_inv_sqrt(a: Tensor, max_iter: int, tol: float) -> tuple[Tensor, Tensor, Tensor]:
     """Return the results of all of ``max_iter`` steps, without a branch on values."""
-    return _inv_sqrt_steps(a, max_iter, tol, early=False)
+    return inverse_root_steps(torch.matmul, a, max_iter, tol, early=False)
 
 
-def _inv_sqrt_steps(
-    a: Tensor, max_iter: int, tol: float, early: bool
+def inverse_root_steps(
+    multiply: Callable[[Tensor, Tensor], Tensor], a: Tensor, max_iter: int, tol: float, early: bool
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Return inverse square roots, the number of steps of each, and its last residual.
 
@@ -194,8 +197,8 @@ def _inv_sqrt_steps(
         if early and not bool(going.any()):
             break
         t = 1.5 * eye - 0.5 * product
-        new_y, new_z = y @ t, t @ z
-        product = new_z @ new_y
+        new_y, new_z = multiply(y, t), multiply(t, z)
+        product = multiply(new_z, new_y)
         residual = _distance(product, eye)
         # The first residuals may grow for a step or two; later, growth is due to rounding.
         better = going & ((residual < last) | (last > 0.5))
@@ -236,6 +239,7 @@ INV_SQRT_SPD_NS = batches.Batched(
     by_parts=by_form,
     flops=batches.cubes_per_step(6.0),
     unsuited=batches.up_to("ROOT_ORDER"),
+    refined="trnsolver._doublefloat.functions:inverse_root",
     examples={"inv_sqrt_spd_ns": batches.definite_example},
     evidence=(
         Case(

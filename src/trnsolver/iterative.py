@@ -5,7 +5,8 @@ the history of residuals. They stop, like SciPy's, when ``norm(b - A x) <= max(r
 atol)``; the reported residual is recomputed from the returned x. A solution that overflows or
 underflows in its dtype is not converged. A has the dtype of b, or is a dense real matrix for a
 complex b; x0 is cast. float16 and bfloat16 are computed in float32, and converge there: the
-reported residual includes the final rounding.
+reported residual includes the final rounding. So are all dtypes in float64 at the level
+``doublefloat``, by products of that level, where A is a dense matrix.
 
 A method that does not converge warns (``ConvergenceWarning``), raises or does neither, as selected
 by ``on_failure``.
@@ -27,6 +28,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from trnblas import gemv
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher, on_both_cores
@@ -39,13 +41,13 @@ from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, end
 from trnsci.core.krylov.short_recurrences import bicgstab as bicgstab_method
 from trnsci.core.krylov.short_recurrences import conjugate_gradients, kernel_reference
 from trnsci.core.krylov.short_recurrences import minres as minres_method
-from trnsci.core.krylov.solve import Stopping, stopping
+from trnsci.core.krylov.solve import Method, Stopping, stopping
 from trnsci.core.krylov.vectors import norm
 from trnsci.core.numbers.planes import joined, parts
 from trnsci.core.numbers.values import STEPS, inert, power_below, untraced
 from trnsci.core.testing import random_tensor
 from trnsolver._factors.forms import of_columns
-from trnsolver._library import kernels_wanted, no_kernel
+from trnsolver._library import LIBRARY, kernels_wanted, no_kernel
 from trnsolver._paths import batches
 from trnsolver._paths.arguments import in_full_precision
 from trnsolver.operators import LinearOperator, OperatorLike
@@ -107,9 +109,10 @@ def cg(
         >>> x
         tensor([1.0000, 0.5000])
     """
-    return solved(
+    kernel = kernels_wanted() and not _is_refined(A)
+    return _solved(
         "cg",
-        _kernel_cg if kernels_wanted() else conjugate_gradients,
+        _kernel_cg if kernel else conjugate_gradients,
         Operands(A, b, x0, M),
         stopping("cg", tol, rtol, atol, max_iter, callback),
         on_failure,
@@ -137,8 +140,8 @@ def minres(
 
     The arguments are those of ``cg``; M must be positive definite.
     """
-    no_kernel("minres")
-    return solved(
+    _report_no_kernel("minres", A)
+    return _solved(
         "minres",
         minres_method,
         Operands(A, b, x0, M),
@@ -168,8 +171,8 @@ def bicgstab(
 
     The arguments are those of ``cg``; an iteration takes two products with A.
     """
-    no_kernel("bicgstab")
-    return solved(
+    _report_no_kernel("bicgstab", A)
+    return _solved(
         "bicgstab",
         bicgstab_method,
         Operands(A, b, x0, M),
@@ -213,7 +216,7 @@ def gmres(
     Returns:
         ``(x, products, residual)``, where products is the number of products with A.
     """
-    no_kernel("gmres")
+    _report_no_kernel("gmres", A)
     rule = stopping("gmres", tol, rtol, atol, max_iter, callback)
     return _gmres("gmres", Operands(A, b, x0, M), rule, on_failure, restart)
 
@@ -260,7 +263,7 @@ def fgmres(
         callback: Called with a ``Progress`` after each direction.
         on_failure: As in ``cg``.
     """
-    no_kernel("fgmres")
+    _report_no_kernel("fgmres", A)
     whole("fgmres", "keep", keep, 0, error=FlagError)
     rule = stopping("fgmres", tol, rtol, atol, max_iter, callback)
     return _gmres("fgmres", Operands(A, b, x0, M), rule, on_failure, restart, keep, recycle)
@@ -417,4 +420,45 @@ def _gmres(
         run.iterations = run.matvecs
         return run
 
-    return solved(function, method, operands, rule, on_failure)
+    return _solved(function, method, operands, rule, on_failure)
+
+
+# -- products at doublefloat -----------------------------------------------------------------------
+
+
+def _is_refined(A: OperatorLike) -> bool:
+    """Return whether products with A are those of doublefloat: A is a dense matrix."""
+    return LIBRARY.widening() and isinstance(A, Tensor) and A.layout is torch.strided
+
+
+def _report_no_kernel(function: str, A: OperatorLike) -> None:
+    if not _is_refined(A):
+        no_kernel(function)
+
+
+def _solved(
+    function: str,
+    method: Method,
+    operands: Operands,
+    rule: Stopping,
+    on_failure: OnFailure,
+    hermitian: bool = False,
+) -> Solution:
+    """Return ``solved``, with vectors in float64 and products at doublefloat for dense matrices."""
+    if not _is_refined(operands.A):
+        return solved(function, method, operands, rule, on_failure, hermitian=hermitian)
+    dtype, M = operands.b.dtype, operands.M
+    if callable(M) and not isinstance(M, Tensor):
+        operands = operands._replace(M=lambda r: M(r.to(dtype)).to(r.dtype))
+
+    def refined(op: LinearOperator, b: Tensor, x: Tensor, m: Product | None, watch: Watch) -> Run:
+        products = LinearOperator(lambda v: _refined_product(op, v), order=op.order)
+        return method(products, b, x, m, watch)
+
+    return solved(function, refined, operands, rule, on_failure, hermitian=hermitian, wide=True)
+
+
+def _refined_product(op: LinearOperator, v: Tensor) -> Tensor:
+    if isinstance(op.matrix, Tensor):
+        return gemv(1.0, op.matrix, v, precision="doublefloat")
+    return op(v)  # the adjoint, for a derivative

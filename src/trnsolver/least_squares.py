@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular, vector_norm
 
+from trnblas import gemm
 from trnsci.core.arguments import flag
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
@@ -15,7 +16,7 @@ from trnsci.core.errors import ConvergenceError, FlagError, LinAlgError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, inert, only_finite
 from trnsolver._factors.forms import by_form
-from trnsolver._library import kernels_wanted
+from trnsolver._library import LIBRARY, kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import (
@@ -29,6 +30,9 @@ from trnsolver._paths.arguments import (
 from trnsolver.singular_values import svd_launch, svd_unsuited
 
 __all__ = ["LeastSquares", "lstsq", "pinv"]
+
+_LEVEL = 2.0**-42
+"""The error of singular values of kernels at doublefloat, relative to the largest."""
 
 
 _Found = tuple[Tensor, Tensor, Tensor, Tensor | None]
@@ -167,6 +171,10 @@ def _by_singular_values(a: Tensor, columns: Tensor, rcond: float) -> _Found:
         else:
             inverse, s = _with_values("lstsq", a, rcond)
             solution, rank = inverse @ columns, (s > rcond * s[..., :1]).sum(-1)
+            if LIBRARY.widening():  # products with a large inverse lose digits
+                image = gemm(1.0, a, solution, precision="doublefloat")
+                more = gemm(1.0, inverse, columns - image, precision="doublefloat")
+                solution = solution + more
     except TorchLinAlgError as error:
         if isinstance(error, LinAlgError):
             raise
@@ -182,8 +190,12 @@ def _expanded(a: Tensor, columns: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _or_usual(rcond: float | None, a: Tensor) -> float:
-    """Return the cutoff of singular values; LAPACK's for None."""
-    return torch.finfo(a.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
+    """Return the cutoff of singular values; for None LAPACK's, or the error of doublefloat."""
+    if rcond is not None:
+        return rcond
+    usual = torch.finfo(a.dtype).eps * max(a.shape[-2:])
+    refined = LIBRARY.widening() and LIBRARY.path() != "pytorch"
+    return max(usual, _LEVEL) if refined else usual
 
 
 def _cutoff(function: str, rcond: float | None) -> None:
@@ -266,5 +278,6 @@ PINV = batches.Batched(
     jvp=_pinv_jvp,
     flops=batches.cubes(14.0),
     unsuited=svd_unsuited,
+    refined="trnsolver._doublefloat.singular:pinv",
     examples={"lstsq": batches.definite_system, "pinv": batches.definite_example},
 )

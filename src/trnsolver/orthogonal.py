@@ -333,6 +333,7 @@ QR = batches.Batched(
     by_parts=qr_by_parts,
     flops=batches.cubes(4.0),
     unsuited=batches.within("qr_bytes"),
+    refined="trnsolver._doublefloat.columns:qr",
     examples={
         "cholqr2": batches.definite_example,
         "hutch_plus_plus": lambda: batches.definite_example(6),

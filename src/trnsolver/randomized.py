@@ -24,6 +24,7 @@ from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.numbers.values import finite, only_finite, power_below
 from trnsolver._eigen.few_pairs import largest_magnitude
 from trnsolver._factors.forms import symmetric_part
+from trnsolver._library import LIBRARY
 from trnsolver._paths.arguments import (
     any_matrix,
     in_full_precision,
@@ -189,7 +190,7 @@ def hutch_plus_plus(
     if rank == order:
         image = product(torch.eye(order, dtype=like.dtype, device=like.device))
         return Trace(image.diagonal().real.sum().double(), 0.0, order)
-    real = like.real.dtype if like.is_complex() else like.dtype
+    real = _dtype_of_draws(like)
 
     def signs(columns: int) -> Tensor:
         drawn = bernoulli(order, columns, dtype=real, generator=generator)
@@ -213,10 +214,16 @@ def sketch_width(function: str, k: int, most: int, oversampling: int, powers: in
     return min(most, k + whole(function, "oversampling", oversampling, 0, error=FlagError))
 
 
+def _dtype_of_draws(like: Tensor) -> torch.dtype:
+    """Return the dtype of random numbers: on kernels at doublefloat float32, which these have."""
+    real = like.real.dtype if like.is_complex() else like.dtype
+    return torch.float32 if LIBRARY.widening() and LIBRARY.path() != "pytorch" else real
+
+
 def sketch(a: Tensor, columns: int, seed: Seed) -> Tensor:
     """Return random vectors to multiply A with, the same for every matrix of a batch."""
     generator = seed if isinstance(seed, Generator) else Generator(seed)
-    real = a.real.dtype if a.is_complex() else a.dtype
+    real = _dtype_of_draws(a)
     drawn = normal(a.shape[-1], columns, dtype=real, generator=generator)
     return drawn.to(a.device).to(a.dtype)
 

@@ -4,8 +4,8 @@ The first of these methods that reaches the target is used:
 
 1. a factorization in float32, corrected by residuals in float64;
 2. GMRES in float64 with that factor as preconditioner (GMRES-IR, Carson and Higham 2018);
-3. a factorization in float64, corrected by residuals in float64, or in twice float64 for large
-   condition numbers.
+3. a factorization in float64, or on kernels at the level doublefloat, corrected by residuals in
+   float64, or in twice float64 for large condition numbers.
 
 The certified error bound: with R an approximate inverse and ``norm(I - R A) <= rho < 1`` in the
 maximum norm, rounding of that product included, ``norm(X - exact) <= norm(R r) / (1 - rho)`` with r
@@ -39,7 +39,7 @@ from trnsolver._factors.bounds import (
 )
 from trnsolver._factors.forms import columns as real_columns
 from trnsolver._factors.forms import joined_columns, of_columns
-from trnsolver._library import kernels_wanted
+from trnsolver._library import LIBRARY, kernels_wanted
 from trnsolver._paths.arguments import batch_of, batch_shape, restored, singular
 from trnsolver.factor import LU
 
@@ -269,7 +269,10 @@ class _Factor(NamedTuple):
 def _factor(a: Tensor) -> _Factor | None:
     """Return an LU factor, or None if a pivot is zero or NaN."""
     if kernels_wanted():
-        p, lower, upper = LU.of(a)
+        # The first factor is meant to be cheap, at doublefloat too.
+        level = "float32" if a.dtype is torch.float32 else LIBRARY.level()
+        with LIBRARY.precision(level):
+            p, lower, upper = LU.of(a)
         if not bool(torch.isfinite(upper).all()) or bool((upper.diagonal() == 0).any()):
             return None
         return _Factor(lower.tril(-1) + upper, p)

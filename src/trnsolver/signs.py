@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
@@ -145,11 +147,23 @@ def _quintic(x: Tensor, steps: int, coefficients: tuple[float, float, float]) ->
 
 
 def _fixed_msign(a: Tensor, steps: int, first: float, third: float, fifth: float) -> Tensor:
+    return quintic_steps(matmul, a, steps, first, third, fifth)
+
+
+def quintic_steps(
+    multiply: Callable[[Tensor, Tensor], Tensor],
+    a: Tensor,
+    steps: int,
+    first: float,
+    third: float,
+    fifth: float,
+) -> Tensor:
+    """Return the result of quintic steps with the products of a function."""
     tall = a.shape[-2] > a.shape[-1]
     x = a.mH if tall else a
     for _ in range(steps):
-        gram = matmul(x, x.mH)
-        x = first * x + matmul(third * gram + fifth * matmul(gram, gram), x)
+        gram = multiply(x, x.mH)
+        x = first * x + multiply(third * gram + fifth * multiply(gram, gram), x)
     return x.mH if tall else x
 
 
@@ -204,6 +218,7 @@ MSIGN = batches.Batched(
     by_parts=by_form,
     flops=batches.cubes_per_step(6.0),
     unsuited=batches.within("msign_bytes"),
+    refined="trnsolver._doublefloat.functions:msign",
     examples={"msign": batches.definite_example, "orthogonalize": batches.definite_example},
     evidence=(
         Case(

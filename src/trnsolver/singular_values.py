@@ -256,18 +256,18 @@ def _completed(launch: Launcher, u: Tensor, s: Tensor) -> Tensor:
 
     Missing vectors are replaced by random ones, orthogonalised against the others.
     """
-    filled = torch.where(s.unsqueeze(-2) == 0, _directions(u, u.shape[-1]), u)
+    filled = torch.where(s.unsqueeze(-2) == 0, directions(u, u.shape[-1]), u)
     return qr_launch(launch, filled)[0]
 
 
 def _orthogonal_to(launch: Launcher, u: Tensor) -> Tensor:
     """Return an orthonormal basis of what is orthogonal to orthonormal columns."""
     rows, count = u.shape[-2:]
-    drawn = _directions(u, rows - count).expand(*u.shape[:-1], rows - count)
+    drawn = directions(u, rows - count).expand(*u.shape[:-1], rows - count)
     return _basis(launch, torch.cat([u, drawn], -1))[..., count:]
 
 
-def _directions(like: Tensor, count: int) -> Tensor:
+def directions(like: Tensor, count: int) -> Tensor:
     """Return random columns of length about 1."""
     generator, rows = torch.Generator().manual_seed(0), like.shape[-2]
     drawn = torch.randn(rows, count, generator=generator, dtype=like.dtype)
@@ -307,6 +307,7 @@ SVD = batches.Batched(
     jvp=_svd_jvp,
     flops=batches.cubes(12.0),
     unsuited=_svd_unsuited,
+    refined="trnsolver._doublefloat.singular:svd",
     examples={
         "nystrom": lambda: batches.definite_example(2),
         "polar": batches.definite_example,

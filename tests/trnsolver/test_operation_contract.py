@@ -14,7 +14,9 @@ import torch
 import trnsolver
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
+from trnsolver._factors.systems import refined_solution
 from trnsolver._library import LIBRARY
+from trnsolver._paths.arguments import in_full_precision
 from trnsolver.factored import CholeskyFactor, PivotedLU
 from trnsolver.iterative import CG
 from trnsolver.nki import dispatch as low_level
@@ -42,6 +44,30 @@ def svd(a):
 def qr(a):
     q, r = trnsolver.qr(a)
     return q * q, r * r
+
+
+def doubled(a):
+    return a + a.mT
+
+
+def squared_vectors(w, v):
+    return w, v * v
+
+
+def squares(*parts):
+    return tuple(part * part for part in parts)
+
+
+def at_level(name, *options, matrix=None, after=None):
+    """The operation of the level itself: a block with a level must not be inside of a graph."""
+
+    def call(a):
+        operation = LIBRARY.operations[f"doublefloat_{name}"]
+        found = operation((a if matrix is None else matrix(a))[None], *options)
+        parts = found if isinstance(found, tuple) else (found,)
+        return found if after is None else after(*parts)
+
+    return in_full_precision(call)  # as the public functions are
 
 
 def cg(a, b):
@@ -121,6 +147,31 @@ SAMPLES = (
         lambda a, b: trnsolver.solve_tridiagonal(a[0, 1:], 3 + a[1], a[2, :-1], b),
         (SMALL, SIDE),
         500,
+    ),
+    *(
+        Sample(f"doublefloat_{name}", call, tensors, 2000, launches, takes_float64=True)
+        for name, call, tensors, launches in (
+            ("cholesky", at_level("cholesky", matrix=positive), (APART,), False),
+            ("lu", at_level("lu", after=lambda p, lower, upper: (lower, upper)), (APART,), False),
+            ("qr", at_level("qr", after=squares), (TALL,), False),
+            ("eigh", at_level("eigh", 12, matrix=doubled, after=squared_vectors), (APART,), False),
+            ("svd", at_level("svd", 12, False, after=squares), (TALL,), False),
+            ("pinv", at_level("pinv", 1e-6, 12, after=lambda p, s: p), (TALL,), False),
+            (
+                "msign",
+                at_level("msign", 2, 1.5, -0.5, 0.0, matrix=lambda a: a / 8, after=squares),
+                (APART,),
+                False,
+            ),
+            (
+                "inv_sqrt_spd_ns",
+                at_level("inv_sqrt_spd_ns", 10, 1e-6, matrix=positive, after=lambda x, *rest: x),
+                (SMALL,),
+                False,
+            ),
+            ("determinant", at_level("determinant", True, after=lambda s, d: d), (APART,), False),
+            ("solve", lambda a, b: refined_solution("solve", a, b[:, None]), (APART, SIDE), True),
+        )
     ),
     # The sign alone has a constant norm, of which the gradient would be zero.
     Sample(

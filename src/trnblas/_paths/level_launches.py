@@ -135,7 +135,7 @@ def doublefloat_trsm(launch: Launcher, alpha: float, a: Tensor, b: Tensor, *flag
     rows = torch.linalg.vector_norm(matrices, dim=-1, keepdim=True)
     solution, residual, reached = torch.zeros_like(sides), sides, float("inf")
     for _ in range(_MOST_STEPS):
-        solution = solution + _solved(launch, matrices, residual, upper)
+        solution = solution + solved_in_single(launch, matrices, residual, upper)
         found = doublefloat_gemm(launch, matrices, solution, PROMISE, False, False)
         residual = sides - found
         columns = torch.linalg.vector_norm(solution, dim=-2, keepdim=True)
@@ -155,7 +155,7 @@ def doublefloat_trsm(launch: Launcher, alpha: float, a: Tensor, b: Tensor, *flag
 _TINY = torch.finfo(torch.float64).tiny
 
 
-def _solved(launch: Launcher, matrices: Tensor, sides: Tensor, upper: bool) -> Tensor:
+def solved_in_single(launch: Launcher, matrices: Tensor, sides: Tensor, upper: bool) -> Tensor:
     """Return the float32 solutions of triangular systems with these right-hand sides."""
     exponents = row_exponents(sides.mT).mT
     operands = [plane(matrices), plane(times_power(sides, -exponents))]

@@ -11,7 +11,12 @@ from torch import Tensor
 
 from trnblas._kernels.trsm import MAX_ORDER
 from trnblas._paths.launches import gemm_launch
-from trnblas._paths.level_launches import doublefloat_gemm, doublefloat_mp2_energy
+from trnblas._paths.level_launches import (
+    doublefloat_gemm,
+    doublefloat_mp2_energy,
+    doublefloat_trsm,
+    solved_in_single,
+)
 from trnblas._precise.slicing import MOST_DEPTH, PROMISE
 from trnblas.triangular_systems import trsm_by_parts, trsm_launch
 from trnsci.core.backend.launch import Launcher
@@ -57,6 +62,26 @@ def doublefloat_product(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
         b: Matrix or batch that broadcasts with that of ``a``.
     """
     return doublefloat_gemm(launch, a, b, PROMISE, False, False)
+
+
+def triangular_solution(
+    launch: Launcher, a: Tensor, b: Tensor, upper: bool, refined: bool
+) -> Tensor:
+    """Return ``a^-1 @ b`` in float64: with the digits of float32, or at ``"doublefloat"``.
+
+    Args:
+        launch: Launcher of the calling operation.
+        a: Triangles (b, n, n) in the range of float32, with zeros in the other triangle.
+        b: Right-hand sides (b, n, k) of any range.
+        upper: Whether the triangles are upper ones.
+        refined: Whether the solution is that of ``trnblas.trsm`` at ``"doublefloat"``.
+
+    Raises:
+        KernelError: A triangle is too ill-conditioned to refine the solution.
+    """
+    if refined:
+        return doublefloat_trsm(launch, 1.0, a, b, True, upper, "N", False)
+    return solved_in_single(launch, a, b, upper)
 
 
 def doublefloat_energy(

@@ -28,16 +28,38 @@ from trnsolver._paths.arguments import batch_of
 SWEEPS = 12
 """Largest number of Jacobi sweeps on a kernel: twice the number for order 256."""
 
+REFINED = ("float32", "float64", "complex64", "complex128")
+"""Dtypes of operations at doublefloat."""
+_OF_FLOAT32 = ("launch", "by_parts", "examples", "evidence")
+"""Declarations that an operation at doublefloat does not have from that in float32."""
+
 
 class Batched(Operation):
     """An operation on one batch of problems: ``vmap`` makes the batch larger.
 
     Rules for derivatives get the result.
+
+    Args:
+        name: Name of the operation.
+        dtypes: As in ``Operation``.
+        refined: Launch at the level doublefloat, ``"module:function"``, of real and complex
+            operands; it is that of a second operation with the same reference and derivatives.
+        **declaration: Other arguments of ``Operation``.
     """
 
     def __init__(
-        self, name: str, dtypes: tuple[str, ...] = ("float32",), **declaration: Any
+        self,
+        name: str,
+        dtypes: tuple[str, ...] = ("float32",),
+        refined: str = "",
+        **declaration: Any,
     ) -> None:
+        self._refined: Batched | None = None
+        if refined:
+            kept = {key: of for key, of in declaration.items() if key not in _OF_FLOAT32}
+            self._refined = Batched(
+                f"doublefloat_{name}", REFINED, launch=refined, doublefloat=True, **kept
+            )
         super().__init__(
             LIBRARY,
             name,
@@ -54,10 +76,11 @@ class Batched(Operation):
         choice = kernels_wanted()
         if choice is None:
             return self.reference(a, *args)
-        found, batch = self.called(choice, batch_of(a), *args), a.shape[:-2]
+        chosen = self._refined if choice.widening and self._refined else self
+        found, batch = chosen.called(choice, batch_of(a), *args), a.shape[:-2]
         if isinstance(found, Tensor):
-            return found.reshape(*batch, *found.shape[1:])
-        return tuple(part.reshape(*batch, *part.shape[1:]) for part in found)
+            return found.reshape((*batch, *found.shape[1:]))
+        return tuple(part.reshape((*batch, *part.shape[1:])) for part in found)
 
     def _folded(self, info: Any, in_dims: Sequence[int | None], *args: Any) -> tuple[Any, Any]:
         return folded(self, info, in_dims, args)

@@ -85,6 +85,8 @@ class Operation:
             present, since a launch would take longer.
         unsuited: Function of the arguments that returns the reason why the kernel does not accept
             them, or the empty string.
+        doublefloat: Whether the kernels compute at that level, at which a library that widens (see
+            ``Library``) refuses all others.
         examples: For each public function that runs the operation, a function that returns a small
             legal call; see ``trnsci.core.examples``.
         evidence: Validation cases of its kernels; see ``trnsci.core.evidence``.
@@ -111,6 +113,7 @@ class Operation:
         flops: Callable[..., float] | None = None,
         min_flops: float = 2e9,
         unsuited: Callable[..., str] | None = None,
+        doublefloat: bool = False,
         examples: Mapping[str, Callable[[], Example]] = MappingProxyType({}),
         evidence: tuple[Case, ...] = (),
     ) -> None:
@@ -135,6 +138,7 @@ class Operation:
         self._batched = batched or self._each
         self._flops = flops
         self._unsuited = unsuited
+        self._doublefloat = doublefloat
         # Formatted here: torch.compile cannot format a dynamic number.
         self._too_small = f"a launch is worth at least {min_flops:.3g} flops"
         self._operator: Any = None
@@ -188,7 +192,7 @@ class Operation:
         return self._refusal(self.library.widening(), args)
 
     def _refusal(self, widening: bool, args: tuple[Any, ...]) -> str:
-        if widening:
+        if widening and not self._doublefloat:
             return "the kernel does not have precision 'doublefloat'"
         for arg in args:
             if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:

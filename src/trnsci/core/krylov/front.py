@@ -14,6 +14,7 @@ from trnsci.core.arguments import agree, floating, tensor
 from trnsci.core.errors import DTypeError, OperandError
 from trnsci.core.iterations import OnFailure, Solution
 from trnsci.core.krylov.solve import Method, Stopping, System, solve
+from trnsci.core.numbers.conversions import widest
 
 NARROW = (torch.float16, torch.bfloat16)
 """Dtypes of systems that are solved in float32."""
@@ -40,10 +41,12 @@ def solved(
     *,
     hermitian: bool = False,
     columns: bool = False,
+    wide: bool = False,
 ) -> Solution:
     """Validate the operands of a public function and return the solution by a method.
 
-    float16 and bfloat16 are computed in float32, and rounded back.
+    float16 and bfloat16 are computed in float32, and rounded back; all dtypes in float64 if
+    ``wide``.
 
     Args:
         function: The public function, for messages.
@@ -54,6 +57,7 @@ def solved(
         hermitian: Whether the matrix is its own adjoint.
         columns: Whether a 2-D b has vectors as columns that share products. Otherwise b is a vector
             or a batch (..., n), or columns of a dense A, which are solved one at a time.
+        wide: Whether vectors are float64, for a dense A.
 
     Raises:
         DTypeError: A dtype does not fit, or an operand has the wrong type.
@@ -67,12 +71,14 @@ def solved(
     if dtype in NARROW:
         b = b.float()
         M = M.to(b.dtype) if hasattr(M, "with_entries") else M  # a sparse matrix
+    if wide:
+        b = widest(b)
     if x0 is not None:
         x0 = _start(function, x0, b)
     turned = not columns and _are_columns(A, b)
     if turned:
         A, b, x0 = A.unsqueeze(-3), b.mT, None if x0 is None else x0.mT
-    rounded = dtype if dtype in NARROW else None
+    rounded = None if b.dtype is dtype else dtype
     system = System(
         function, method, rule, M, hermitian, columns, on_failure=on_failure, dtype=rounded
     )

@@ -16,8 +16,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.doublefloat_arithmetic import two_sum
-from trnblas._kernels.slices import (
+from trnsci.core.tiles.doublefloat_arithmetic import two_sum
+from trnsci.core.tiles.slices import (
     cut_digits,
     fast_two_sum,
     group_sum,

@@ -19,7 +19,7 @@ Lever    one elementwise pass over full tiles for any number of virtual orbitals
 
 from __future__ import annotations
 
-from trnblas._kernels.doublefloat_arithmetic import (
+from trnsci.core.tiles.doublefloat_arithmetic import (
     Pair,
     add,
     divide,

@@ -11,7 +11,7 @@ Lever    each element of a tile has its own sum over the tiles; these sums are r
 
 from __future__ import annotations
 
-from trnblas._kernels.doublefloat_arithmetic import (
+from trnsci.core.tiles.doublefloat_arithmetic import (
     add,
     divide,
     filled,

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.slices import (
+from trnsci.core.tiles.slices import (
     cut_halves,
     group_sum,
     load_parts,

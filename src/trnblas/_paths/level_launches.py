@@ -30,7 +30,7 @@ from trnblas._kernels.trsm import batched_trsm as batched_trsm_kernel
 from trnblas._kernels.trsm import trsm as trsm_kernel
 from trnblas._paths.launches import gemm_launch
 from trnblas._paths.triangles import one_triangle, triangular
-from trnblas._precise.planes import (
+from trnsci.core.numbers.doublefloat import (
     joined,
     plane,
     planes,

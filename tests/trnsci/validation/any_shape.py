@@ -22,7 +22,7 @@ import trnsolver.nki
 import trnsparse
 import trntensor
 from pairwise import pairwise
-from trnblas._precise.planes import planes
+from trnsci.core.numbers.doublefloat import planes
 from trnblas.evidence import SHIFT, probe_inputs
 from trnsci.core.evidence import launcher
 from trnsci.core.testing import random_tensor

@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.slices import fast_two_sum
+from trnsci.core.tiles.slices import fast_two_sum
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE

@@ -32,6 +32,7 @@ from trnfft._paths.interleaved import (
 from trnfft._paths.kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 from trnfft._paths.precision import operand_dtype
 from trnfft._paths.scipy_fft import SHORTEST, scipy_vector
+from trnfft._planning.doublefloat import doublefloat_plan
 from trnfft._planning.recipe import FFTAlgorithm, Recipe, recipe
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.backend.decision import Choice
@@ -202,7 +203,8 @@ def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
     if choice is not None and fits(kind, x, n, dim, norm):
         if n is None:
             n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
-        return TRANSFORM.along(choice, kind, x, [n], [dim], norm)
+        operation = DOUBLEFLOAT if choice.widening else TRANSFORM
+        return operation.along(choice, kind, x, [n], [dim], norm)
     if has_complex(x.device):
         return _on_torch(kind, x, n, dim, norm)
     return on_host(_on_torch, kind, x, n, dim, norm)
@@ -320,6 +322,14 @@ class Transform(Operation):
         for place in range(1, 1 + len(sizes)):
             found = resized(found, place, x.shape[place])
         return found if is_complex else found[..., 0], None, None, None, None
+
+
+class DoublefloatTransform(Transform):
+    """Transforms of float64 operands along any dimensions, on kernels of ``doublefloat``."""
+
+    def called(self, choice: Choice, *args: Any) -> Any:
+        """Return the result of a call; the operands are wide already."""
+        return super().called(choice._replace(widening=False), *args)
 
 
 def in_one(operation: Any, dim: int, x: Tensor, flags: tuple[Any, ...]) -> tuple[Tensor, int]:
@@ -455,4 +465,33 @@ TRANSFORM = Transform(
         transform_case("rfft", "real FFT", rfft, 5, 200, real=True),
         transform_case("irfft", "inverse real FFT", irfft, 5, 101),
     ),
+)
+
+
+@constant_to_compile
+def doublefloat_refusal(kind: str, sizes: tuple[int, ...]) -> str:
+    """Return the reason why a transform has no kernel of doublefloat, or the empty string."""
+    try:
+        doublefloat_plan(kind, sizes, None)
+    except ShapeError as error:
+        return str(error)
+    return ""
+
+
+def _doublefloat_launch(launch: Launcher, *args: Any) -> Tensor:
+    from trnfft._paths.doublefloat import doublefloat_launch  # here, because it imports NKI
+
+    return doublefloat_launch(_reference, launch, *args)
+
+
+def _doublefloat_fft(x: Tensor) -> Spectrum:
+    with LIBRARY.precision("doublefloat"):
+        return fft(x)
+
+
+DOUBLEFLOAT = DoublefloatTransform(
+    "doublefloat_transform",
+    _doublefloat_launch,
+    dtypes=("float64",),
+    unsuited=lambda x, is_complex, kind, sizes, norm: doublefloat_refusal(kind, tuple(sizes)),
 )

@@ -101,18 +101,29 @@ def cut_operand(x_high: Tile, x_low: Tile, tables: Tile, plan: Passes) -> Tile:
     period = first.points * first.inner
     digits = new_digits(rows, parts, plan.slices, run)
     held = None
-    for step in rows_in_steps(rows, max(1, BANK // (2 * run))):
-        shape = (step.height, parts, step.tiles, run)
-        planes = []
-        for plane in (x_high, x_low):
-            tile = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-            nisa.dma_copy(dst=tile, src=rows_of(plane.reshape((rows, parts * run)), step, shape))
-            planes.append(tile)
+    steps = rows_in_steps(rows, max(1, BANK // (2 * run)))
+    ahead = load_planes(x_high, x_low, steps[0])
+    for i in range(len(steps)):
+        step, planes = steps[i], ahead
+        if i + 1 < len(steps):
+            ahead = load_planes(x_high, x_low, steps[i + 1])
         if plan.first != NOWHERE:
             held = load_table(tables, plan.first, period, step, run, held)
             planes = rotated(planes, held)
         store_digits(planes, digits, step, plan.slices, 0)
     return digits
+
+
+def load_planes(x_high: Tile, x_low: Tile, step: Step) -> list[Tile]:
+    """Return the rows of a step of both planes, (height, parts, tiles, columns)."""
+    rows, parts, run = x_high.shape
+    shape = (step.height, parts, step.tiles, run)
+    planes = []
+    for plane in (x_high, x_low):
+        tile = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
+        nisa.dma_copy(dst=tile, src=rows_of(plane.reshape((rows, parts * run)), step, shape))
+        planes.append(tile)
+    return planes
 
 
 def rows_in_steps(rows: int, tiles: int) -> list[Step]:
@@ -146,8 +157,12 @@ def run_pass(
     depths = contraction_tiles(parts, this.points)
     matrix = load_matrix(matrices, this, plan.slices, depths)
     period, held = this.inner * this.run, None
-    for step in steps_of_pass(this, outer):
-        data = load_columns(digits, this, step, depths)
+    steps = steps_of_pass(this, outer)
+    ahead = load_columns(digits, this, steps[0], depths)
+    for i in range(len(steps)):
+        step, data = steps[i], ahead
+        if i + 1 < len(steps):  # before the stores of this step, which wait for its results
+            ahead = load_columns(digits, this, steps[i + 1], depths)
         planes = multiplied(data, matrix, step, this.points, plan.slices)
         if this.table != NOWHERE:
             held = load_table(tables, this.table, period, step, this.points, held)
@@ -156,9 +171,9 @@ def run_pass(
             store_digits(planes, out[0], step, plan.slices, this.exponent)
         else:
             shape = (step.height, 2, step.tiles, this.points)
-            for i in range(2):
-                array = out[i].reshape((out[i].shape[0], 2 * this.points))
-                nisa.dma_copy(dst=rows_of(array, step, shape), src=planes[i])
+            for j in range(2):
+                array = out[j].reshape((out[j].shape[0], 2 * this.points))
+                nisa.dma_copy(dst=rows_of(array, step, shape), src=planes[j])
 
 
 def steps_of_pass(this: Pass, outer: int) -> list[Step]:

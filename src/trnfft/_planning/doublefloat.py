@@ -28,6 +28,10 @@ from trnfft._kernels.doublefloat_geometry import (
     table_size,
 )
 from trnfft._kernels.four_step_geometry import even_step
+from trnfft._planning.norm import Norm, factor_of
+from trnfft._planning.recipe import KINDS
+from trnsci.core.backend.plan import planned
+from trnsci.core.errors import ShapeError
 from trnsci.core.tiles.hardware import BANK, TILE
 
 Wide = npt.NDArray[np.float64]
@@ -38,13 +42,13 @@ LARGEST_AXIS = 256
 """Largest axis: up to eight pairs of digits have an exact sum over the 512 terms of both parts."""
 
 LARGEST = 131_072
-"""Largest number of points of a transform, or of its convolution."""
+"""Largest number of points of a transform."""
 
 _DIGIT_BITS = 7
 
 
 @dataclass(frozen=True)
-class Plan:
+class DoublefloatPlan:
     """A transform of fixed sizes.
 
     Attributes:
@@ -141,9 +145,8 @@ class Plan:
         before = keys[: keys.index(self._matrix_keys[p])]
         return sum(matrix_size(points, SLICES) for points, _, _ in before)
 
-    @cached_property
     def matrices(self) -> Wide:
-        """The digits of all matrices."""
+        """Return the digits of all matrices."""
         return np.concatenate([_digits(*key) for key in dict.fromkeys(self._matrix_keys)])
 
     @cached_property
@@ -179,9 +182,8 @@ class Plan:
         real, imaginary = roots(n, -product if self.inverse else product)
         return real + 1j * imaginary
 
-    @cached_property
     def tables(self) -> npt.NDArray[np.float32]:
-        """All tables; one zero if there are none."""
+        """Return all tables; one zero if there are none."""
         found = [_planes(table) for table in self._tables if table is not None]
         return np.concatenate(found) if found else np.zeros(1, np.float32)
 
@@ -204,6 +206,28 @@ def _planes(table: Complex) -> npt.NDArray[np.float32]:
     values = np.stack([table.real, table.imag, -table.imag], 1)[rows]
     high = values.astype(np.float32)
     return np.stack([high, (values - high).astype(np.float32)], 1).reshape(-1)
+
+
+@planned
+def doublefloat_plan(kind: str, sizes: tuple[int, ...], norm: Norm) -> DoublefloatPlan:
+    """Return the plan of a transform; equal calls return one object.
+
+    Raises:
+        ShapeError: No kernel supports this number of points.
+    """
+    inverse = KINDS[kind][1]
+    scale = factor_of(math.prod(sizes), inverse, norm)
+    axes = [axes_of(n) for n in sizes]
+    found = tuple(each for each in axes if each is not None)
+    if max(sizes) <= LARGEST and len(found) == len(sizes):
+        return DoublefloatPlan(sizes, found, inverse, scale, False)
+    padded = padded_axes(2 * sizes[0] - 1) if max(sizes) <= LARGEST and len(sizes) == 1 else None
+    if padded is None:
+        raise ShapeError(
+            f"the kernel of precision 'doublefloat' transforms up to {LARGEST} points, and along "
+            f"several dimensions lengths without a prime factor above {LARGEST_AXIS}; got {sizes}"
+        )
+    return DoublefloatPlan(sizes, (padded,), inverse, scale, True)
 
 
 # -- the choice of axes ----------------------------------------------------------------------------

@@ -325,10 +325,10 @@ class Transform(Operation):
 
 
 class DoublefloatTransform(Transform):
-    """Transforms of float64 operands along any dimensions, on kernels of ``doublefloat``."""
+    """Transforms along any dimensions, on the kernel of ``doublefloat``."""
 
     def called(self, choice: Choice, *args: Any) -> Any:
-        """Return the result of a call; the operands are wide already."""
+        """Return the result of a call, for which nothing is left to widen."""
         return super().called(choice._replace(widening=False), *args)
 
 
@@ -484,7 +484,11 @@ def _doublefloat_launch(launch: Launcher, *args: Any) -> Tensor:
     return doublefloat_launch(_reference, launch, *args)
 
 
-def _doublefloat_fft(x: Tensor) -> Spectrum:
+DOUBLEFLOAT_PROMISED = 2e-13
+"""Bound of the relative L2 error of every transform on kernels of doublefloat."""
+
+
+def _doublefloat_fft(x: Tensor) -> Tensor:
     with LIBRARY.precision("doublefloat"):
         return fft(x)
 
@@ -492,6 +496,17 @@ def _doublefloat_fft(x: Tensor) -> Spectrum:
 DOUBLEFLOAT = DoublefloatTransform(
     "doublefloat_transform",
     _doublefloat_launch,
-    dtypes=("float64",),
+    dtypes=("float64", "float32"),
     unsuited=lambda x, is_complex, kind, sizes, norm: doublefloat_refusal(kind, tuple(sizes)),
+    evidence=(
+        Case(
+            "doublefloat_transform",
+            "FFT in pairs of float32",
+            lambda: (random_tensor(3, 600, dtype=torch.complex128),),
+            _doublefloat_fft,
+            torch.fft.fft,
+            "torch in float64",
+            lambda x: DOUBLEFLOAT_PROMISED,
+        ),
+    ),
 )

@@ -11,6 +11,7 @@ Lever    each element of a tile has its own sum over the tiles; these sums are r
 
 from __future__ import annotations
 
+from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.doublefloat_arithmetic import (
     add,
     divide,
@@ -21,7 +22,6 @@ from trnsci.core.tiles.doublefloat_arithmetic import (
     store_total,
     zero_pair,
 )
-from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 

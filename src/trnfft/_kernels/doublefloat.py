@@ -377,13 +377,17 @@ def rotated(planes: list[Tile], table: Table) -> list[Tile]:
     return [total, rest]
 
 
-def product(planes: list[Tile], pieces: tuple[Tile, Tile], table: Table, t0: int, step: int) -> list[Tile]:
+def product(
+    planes: list[Tile], pieces: tuple[Tile, Tile], table: Table, t0: int, step: int
+) -> list[Tile]:
     """Return the products with entries ``t0`` and ``t0 + step`` of a table, and their errors."""
     high, low = planes
     upper, lower = pieces
     factor = entries(table.high, t0, step)
     total = combined(high, factor, nl.multiply)
-    error = combined(total, combined(upper, entries(table.upper, t0, step), nl.multiply), nl.subtract)
+    error = combined(
+        total, combined(upper, entries(table.upper, t0, step), nl.multiply), nl.subtract
+    )
     cross = combined(lower, entries(table.upper, t0, step), nl.multiply)
     nisa.tensor_tensor(dst=error, data1=error, data2=cross, op=nl.subtract, engine=VECTOR)
     cross = combined(upper, entries(table.lower, t0, step), nl.multiply)
@@ -393,7 +397,11 @@ def product(planes: list[Tile], pieces: tuple[Tile, Tile], table: Table, t0: int
     for pair in ((high, table.low), (low, table.high)):
         cross = nl.ndarray(high.shape, dtype=nl.float32, buffer=nl.sbuf)
         nisa.tensor_tensor(
-            dst=cross, data1=pair[0], data2=entries(pair[1], t0, step), op=nl.multiply, engine=GPSIMD
+            dst=cross,
+            data1=pair[0],
+            data2=entries(pair[1], t0, step),
+            op=nl.multiply,
+            engine=GPSIMD,
         )
         nisa.tensor_tensor(dst=error, data1=error, data2=cross, op=nl.add, engine=VECTOR)
     return [total, error]

@@ -34,19 +34,19 @@ def doublefloat_launch(
     sizes: Sequence[int],
     norm: Any,
 ) -> Tensor:
-    """Return the transforms of a batch in float64, with parts in a last dimension of two.
+    """Return the transforms of a batch, with parts in a last dimension of two.
 
     Args:
         reference: The transform by torch, of the arguments from ``x`` on.
         launch: The launcher.
-        x: The operand in float64.
+        x: The operand.
         is_complex: Whether its last dimension has the two parts.
         kind: Name of the transform.
         sizes: Points along each dimension.
         norm: Normalisation.
     """
     half, bins = kind in HALF_SPECTRUM, sizes[-1] // 2 + 1
-    values = x
+    values = x.double()
     for place, size in enumerate(sizes, 1):
         last = half and place == len(sizes)
         values = resized(values, place, bins if last else size)
@@ -68,10 +68,10 @@ def doublefloat_launch(
     if kind.startswith(("rfft", "ihfft")):
         found = found.narrow(len(sizes), 0, bins)
     if is_fake(x) or bool(usable.all()):
-        return found
+        return found.to(x.dtype).contiguous()
     rest = ~usable[:, 0]
-    found[rest] = reference(x[rest], is_complex, kind, sizes, norm)
-    return found
+    found[rest] = reference(x[rest].double(), is_complex, kind, sizes, norm)
+    return found.to(x.dtype).contiguous()
 
 
 def _counted(values: Tensor, place: int, n: int) -> Tensor:
@@ -102,7 +102,9 @@ def _spectra(launch: Launcher, x: Tensor, plan: DoublefloatPlan) -> Tensor:
         x = placed
     passes, together = plan.passes(batch)
     outer = -(-batch // together)
-    array = pad(x.reshape(batch, -1, parts).movedim(-1, 1), (0, 0, 0, 0, 0, outer * together - batch))
+    array = pad(
+        x.reshape(batch, -1, parts).movedim(-1, 1), (0, 0, 0, 0, 0, outer * together - batch)
+    )
     if together > 1 or len(chain) == 1:
         # Transforms beside each other are the columns: (outer, points, parts, together).
         array = array.reshape(outer, together, parts, -1).permute(0, 3, 2, 1)

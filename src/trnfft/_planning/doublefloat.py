@@ -28,6 +28,7 @@ from trnfft._kernels.doublefloat_geometry import (
     table_size,
 )
 from trnfft._kernels.four_step_geometry import even_step
+from trnfft._planning.doublefloat_bound import error_bound
 from trnfft._planning.norm import Norm, factor_of
 from trnfft._planning.recipe import KINDS
 from trnsci.core.backend.plan import planned
@@ -81,6 +82,15 @@ class DoublefloatPlan:
     def exponent(self) -> int:
         """Exponent of the power of two by which the kernel's results are multiplied."""
         return self._factors[1]
+
+    @cached_property
+    def bound(self) -> float:
+        """Largest error of a transform, relative to the 2-norm of its result."""
+        passes, _ = self.passes(1)
+        exponents = [0, *(each.exponent for each in passes.each)]
+        tables = [offset != NOWHERE for offset in (passes.first, *(p.table for p in passes.each))]
+        growth = self._bound_of_filter / math.sqrt(self.sizes[0]) if self.convolved else 1.0
+        return error_bound([each.points for each in passes.each], tables, exponents, growth)
 
     @cached_property
     def places(self) -> npt.NDArray[np.int64]:

@@ -261,7 +261,7 @@ def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm:
         return on_host(_on_torch, kind, x, s, dims, norm)
     together = 1 < len(dims) <= LARGEST_RANK and max(s) <= LARGEST_IMAGE
     operation: Transform = TRANSFORM_ND
-    if together and choice.widening:
+    if together and choice.widening and choice.path != "pytorch":
         operation, together = DOUBLEFLOAT, not doublefloat_refusal(kind, tuple(s))
     if together and all(fits(kind, x, n, d, norm) for n, d in zip(s, dims, strict=True)):
         return operation.along(choice, kind, x, s, dims, norm)

@@ -15,48 +15,30 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from trnfft._kernels.doublefloat_geometry import NOWHERE, Pass, Passes
+from trnfft._kernels.doublefloat_geometry import EXACT_FROM, NOWHERE, Pass, Passes
+from trnfft._kernels.doublefloat_tables import GPSIMD, VECTOR, Rows, load_table, rotated
 from trnfft._kernels.four_step_geometry import even_step
 from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.doublefloat_arithmetic import combined, halves
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
 from trnsci.core.tiles.slices import cut, fast_two_sum
 
-VECTOR, GPSIMD = nisa.engine.vector, nisa.engine.gpsimd
-
 
 class Step(NamedTuple):
-    """Tiles of a pass that are computed together: rows of the result on partitions.
+    """Columns of the operand of a pass, which are rows of its result.
 
     Attributes:
-        row: First row of the result.
-        tiles: Number of tiles.
-        stride: Rows between the tiles.
-        height: Rows of a tile.
+        rows: The rows of the result.
         group: First group: a row of columns of the operand.
         groups: Groups of a tile.
         r0, r1: Columns of each group.
     """
 
-    row: int
-    tiles: int
-    stride: int
-    height: int
+    rows: Rows
     group: int
     groups: int
     r0: int
     r1: int
-
-
-class Table(NamedTuple):
-    """A table in SBUF, each (height, 3, tiles, points): real part, imaginary part, its negative."""
-
-    row: int
-    high: Tile
-    upper: Tile
-    lower: Tile
-    low: Tile
 
 
 @nki.jit
@@ -104,46 +86,46 @@ def cut_operand(x_high: Tile, x_low: Tile, tables: Tile, plan: Passes) -> Tile:
     steps = rows_in_steps(rows, max(1, BANK // (2 * run)))
     ahead = load_planes(x_high, x_low, steps[0])
     for i in range(len(steps)):
-        step, planes = steps[i], ahead
+        planes = ahead
         if i + 1 < len(steps):
             ahead = load_planes(x_high, x_low, steps[i + 1])
         if plan.first != NOWHERE:
-            held = load_table(tables, plan.first, period, step, run, held)
+            held = load_table(tables, plan.first, period, steps[i], run, held)
             planes = rotated(planes, held)
-        store_digits(planes, digits, step, plan.slices, 0)
+        store_digits(planes, digits, steps[i], plan.slices, 0)
     return digits
 
 
-def load_planes(x_high: Tile, x_low: Tile, step: Step) -> list[Tile]:
-    """Return the rows of a step of both planes, (height, parts, tiles, columns)."""
+def load_planes(x_high: Tile, x_low: Tile, these: Rows) -> list[Tile]:
+    """Return the same rows of both planes, (height, parts, tiles, columns)."""
     rows, parts, run = x_high.shape
-    shape = (step.height, parts, step.tiles, run)
+    shape = (these.height, parts, these.tiles, run)
     planes = []
     for plane in (x_high, x_low):
         tile = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.dma_copy(dst=tile, src=rows_of(plane.reshape((rows, parts * run)), step, shape))
+        nisa.dma_copy(dst=tile, src=rows_of(plane.reshape((rows, parts * run)), these, shape))
         planes.append(tile)
     return planes
 
 
-def rows_in_steps(rows: int, tiles: int) -> list[Step]:
+def rows_in_steps(rows: int, tiles: int) -> list[Rows]:
     """Return the steps over some rows: some tiles of 128 rows each, and the rest."""
     steps = []
     whole = rows // TILE
     for t in range(0, whole, tiles):
-        steps.append(Step(t * TILE, min(tiles, whole - t), TILE, TILE, 0, 0, 0, 0))
+        steps.append(Rows(t * TILE, min(tiles, whole - t), TILE, TILE))
     if whole * TILE < rows:
-        steps.append(Step(whole * TILE, 1, TILE, rows - whole * TILE, 0, 0, 0, 0))
+        steps.append(Rows(whole * TILE, 1, TILE, rows - whole * TILE))
     return steps
 
 
-def rows_of(array: Tile, step: Step, shape: tuple[int, int, int, int]) -> Tile:
-    """Return the rows of a step, (height, parts, tiles, run), of an array (rows, parts * run)."""
+def rows_of(array: Tile, these: Rows, shape: tuple[int, int, int, int]) -> Tile:
+    """Return some rows, (height, parts, tiles, run), of an array (rows, parts * run)."""
     height, parts, tiles, run = shape
     size = parts * run
     return array.ap(
-        pattern=[[size, height], [run, parts], [step.stride * size, tiles], [1, run]],
-        offset=step.row * size,
+        pattern=[[size, height], [run, parts], [these.stride * size, tiles], [1, run]],
+        offset=these.row * size,
     )
 
 
@@ -165,15 +147,14 @@ def run_pass(
             ahead = load_columns(digits, this, steps[i + 1], depths)
         planes = multiplied(data, matrix, step, this.points, plan.slices)
         if this.table != NOWHERE:
-            held = load_table(tables, this.table, period, step, this.points, held)
+            held = load_table(tables, this.table, period, step.rows, this.points, held)
             planes = rotated(planes, held)
         if len(out) == 1:
-            store_digits(planes, out[0], step, plan.slices, this.exponent)
+            store_digits(planes, out[0], step.rows, plan.slices, this.exponent)
         else:
-            shape = (step.height, 2, step.tiles, this.points)
             for j in range(2):
                 array = out[j].reshape((out[j].shape[0], 2 * this.points))
-                nisa.dma_copy(dst=rows_of(array, step, shape), src=planes[j])
+                nisa.dma_copy(dst=rows_of(array, step.rows, planes[j].shape), src=planes[j])
 
 
 def steps_of_pass(this: Pass, outer: int) -> list[Step]:
@@ -193,14 +174,14 @@ def steps_of_pass(this: Pass, outer: int) -> list[Step]:
             whole = size // each
             for t in range(0, whole, most):
                 g = block * size + t * each
-                tiles = min(most, whole - t)
-                row, height = g * this.run + r0, each * (r1 - r0)
-                steps.append(Step(row, tiles, each * this.run, height, g, each, r0, r1))
+                tiles, height = min(most, whole - t), each * (r1 - r0)
+                rows = Rows(g * this.run + r0, tiles, each * this.run, height)
+                steps.append(Step(rows, g, each, r0, r1))
             rest = size - whole * each
             if rest:
                 g = block * size + whole * each
-                height = rest * (r1 - r0)
-                steps.append(Step(g * this.run + r0, 1, TILE, height, g, rest, r0, r1))
+                rows = Rows(g * this.run + r0, 1, TILE, rest * (r1 - r0))
+                steps.append(Step(rows, g, rest, r0, r1))
     return steps
 
 
@@ -250,7 +231,7 @@ def load_columns(
     """Return the columns of a step by tiles of the contraction, (rows, groups, slices, width)."""
     _, parts, slices, run = digits.shape
     size = parts * slices * run
-    count, width = step.tiles * step.groups, step.r1 - step.r0
+    count, width = step.rows.tiles * step.groups, step.r1 - step.r0
     block, place = step.group // this.inner, step.group % this.inner
     row = block * this.points * this.inner + place
     between = size if this.inner > 1 else this.points * size
@@ -277,7 +258,8 @@ def multiplied(
 
     Pairs of digits i and j with i + j <= slices + 2 are multiplied. A sum in PSUM, of all pairs of
     one weight i + j, is a multiple of the last bit of the sum of all smaller ones, so
-    ``fast_two_sum`` gives the exact error of each addition. The errors are added in float32.
+    ``fast_two_sum`` gives the exact error of each addition. The errors of sums of weights above
+    ``EXACT_FROM`` are far below the result's; the others are added in float32.
     """
     total = None
     error = None
@@ -286,6 +268,8 @@ def multiplied(
         if total is None:
             total = nl.ndarray(sums.shape, dtype=nl.float32, buffer=nl.sbuf)
             nisa.activation(dst=total, op=nl.copy, data=sums)
+        elif weight > EXACT_FROM:
+            nisa.tensor_tensor(dst=total, data1=sums, data2=total, op=nl.add, engine=VECTOR)
         else:
             total, rest = fast_two_sum(sums, total, VECTOR, GPSIMD)
             if error is None:
@@ -299,16 +283,16 @@ def weight_sum(
     data: list[Tile], matrix: list[Tile], step: Step, points: int, weight: int, slices: int
 ) -> Tile:
     """Return the sum of the products of digits of one weight, in PSUM."""
-    shape = (step.height, 2, step.tiles, points)
+    shape = (step.rows.height, 2, step.rows.tiles, points)
     sums = nl.ndarray(shape, dtype=nl.float32, buffer=nl.psum)
     first = max(1, weight - slices)
-    for tile in range(step.tiles):
+    for tile in range(step.rows.tiles):
         g0, g1 = tile * step.groups, (tile + 1) * step.groups
         for i in range(first, weight - first + 1):
             for t in range(len(data)):
                 depth, width = data[t].shape[0], data[t].shape[3]
                 nisa.nc_matmul(
-                    dst=sums[0 : step.height, 0:2, tile, 0:points],
+                    dst=sums[0 : step.rows.height, 0:2, tile, 0:points],
                     stationary=data[t][0:depth, g0:g1, i - 1, 0:width],
                     moving=matrix[t][0:depth, weight - i - 1, 0:2, 0:points],
                     accumulate=(i > first or t > 0),
@@ -316,108 +300,7 @@ def weight_sum(
     return sums
 
 
-def load_table(
-    tables: Tile, offset: int, period: int, step: Step, points: int, held: Table | None
-) -> Table:
-    """Return the part of a table for the rows of a step; ``held`` if it is the same."""
-    row = step.row % period
-    shape = (step.height, 3, step.tiles, points)
-    if (
-        held is not None
-        and held.row == row
-        and held.high.shape == shape
-        and step.tiles * step.stride % period == 0
-    ):
-        return held
-    planes = []
-    for half in range(2):
-        tile = nl.ndarray(shape, dtype=nl.float32, buffer=nl.sbuf)
-        for t in range(step.tiles):
-            start = (row + t * step.stride) % period
-            source = tables.ap(
-                pattern=[[6 * points, step.height], [points, 3], [1, points]],
-                offset=offset + (2 * start + half) * 3 * points,
-            )
-            nisa.dma_copy(dst=tile[0 : step.height, 0:3, t], src=source)
-        planes.append(tile)
-    upper, lower = halves(planes[0])
-    return Table(row, planes[0], upper, lower, planes[1])
-
-
-def rotated(planes: list[Tile], table: Table) -> list[Tile]:
-    """Return complex pairs (height, 2, tiles, points) multiplied by a table.
-
-    The high parts of the products of real numbers are added exactly, and so are their errors
-    determined; the products of low parts are left out.
-    """
-    pieces = halves(planes[0])
-    by_real = product(planes, pieces, table, 0, 0)
-    by_imaginary = product(planes, pieces, table, 1, 1)
-    high, low = by_real
-    total = nl.ndarray(high.shape, dtype=nl.float32, buffer=nl.sbuf)
-    added = nl.ndarray(high.shape, dtype=nl.float32, buffer=nl.sbuf)
-    for part in range(2):  # the product with the imaginary part belongs to the other part
-        other = by_imaginary[0][:, 1 - part]
-        nisa.tensor_tensor(
-            dst=total[:, part], data1=high[:, part], data2=other, op=nl.add, engine=VECTOR
-        )
-    share = combined(total, high, nl.subtract)
-    rest = combined(total, share, nl.subtract)
-    nisa.tensor_tensor(dst=rest, data1=high, data2=rest, op=nl.subtract, engine=VECTOR)
-    for part in range(2):
-        other, small = by_imaginary[0][:, 1 - part], by_imaginary[1][:, 1 - part]
-        nisa.tensor_tensor(
-            dst=added[:, part], data1=other, data2=share[:, part], op=nl.subtract, engine=VECTOR
-        )
-        nisa.tensor_tensor(
-            dst=low[:, part], data1=low[:, part], data2=small, op=nl.add, engine=GPSIMD
-        )
-    nisa.tensor_tensor(dst=rest, data1=rest, data2=added, op=nl.add, engine=VECTOR)
-    nisa.tensor_tensor(dst=rest, data1=rest, data2=low, op=nl.add, engine=VECTOR)
-    return [total, rest]
-
-
-def product(
-    planes: list[Tile], pieces: tuple[Tile, Tile], table: Table, t0: int, step: int
-) -> list[Tile]:
-    """Return the products with entries ``t0`` and ``t0 + step`` of a table, and their errors."""
-    high, low = planes
-    upper, lower = pieces
-    factor = entries(table.high, t0, step)
-    total = combined(high, factor, nl.multiply)
-    error = combined(
-        total, combined(upper, entries(table.upper, t0, step), nl.multiply), nl.subtract
-    )
-    cross = combined(lower, entries(table.upper, t0, step), nl.multiply)
-    nisa.tensor_tensor(dst=error, data1=error, data2=cross, op=nl.subtract, engine=VECTOR)
-    cross = combined(upper, entries(table.lower, t0, step), nl.multiply)
-    nisa.tensor_tensor(dst=error, data1=error, data2=cross, op=nl.subtract, engine=VECTOR)
-    cross = combined(lower, entries(table.lower, t0, step), nl.multiply)
-    nisa.tensor_tensor(dst=error, data1=cross, data2=error, op=nl.subtract, engine=VECTOR)
-    for pair in ((high, table.low), (low, table.high)):
-        cross = nl.ndarray(high.shape, dtype=nl.float32, buffer=nl.sbuf)
-        nisa.tensor_tensor(
-            dst=cross,
-            data1=pair[0],
-            data2=entries(pair[1], t0, step),
-            op=nl.multiply,
-            engine=GPSIMD,
-        )
-        nisa.tensor_tensor(dst=error, data1=error, data2=cross, op=nl.add, engine=VECTOR)
-    return [total, error]
-
-
-def entries(table: Tile, first: int, step: int) -> Tile:
-    """Return entries ``first`` and ``first + step`` of a table, (height, 2, tiles, points)."""
-    height, _, tiles, points = table.shape
-    size = tiles * points
-    return table.ap(
-        pattern=[[3 * size, height], [step * size, 2], [points, tiles], [1, points]],
-        offset=first * size,
-    )
-
-
-def store_digits(planes: list[Tile], out: Tile, step: Step, slices: int, exponent: int) -> None:
+def store_digits(planes: list[Tile], out: Tile, these: Rows, slices: int, exponent: int) -> None:
     """Cut pairs (height, parts, tiles, run) into digits, and write these to HBM."""
     height, parts, tiles, run = planes[0].shape
     size = parts * slices * run
@@ -432,6 +315,6 @@ def store_digits(planes: list[Tile], out: Tile, step: Step, slices: int, exponen
         )
     cut(planes[0], planes[1], digits, exponent, VECTOR)
     rows = out.reshape((out.shape[0], size)).ap(
-        pattern=[[size, height], [step.stride * size, tiles], [1, size]], offset=step.row * size
+        pattern=[[size, height], [these.stride * size, tiles], [1, size]], offset=these.row * size
     )
     nisa.dma_copy(dst=rows, src=tile)

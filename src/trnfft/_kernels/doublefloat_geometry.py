@@ -26,6 +26,9 @@ from trnsci.core.tiles.hardware import TILE
 NOWHERE = -1
 """Offset of a table that does not exist."""
 
+EXACT_FROM = 7
+"""Largest weight i + j of digits from which on errors of additions are kept."""
+
 
 class Pass(NamedTuple):
     """One pass.

@@ -12,7 +12,8 @@ to 2**-51, leave 2**-56: at most 2 sqrt(J) times as much in the 2-norm.
 
 *Sums* of one weight are exact in PSUM: at most 8 * 512 products, each up to 2**12 of their unit.
 The sum from weight w up has a norm of at most ``t[w]``; the error of the addition that made it, at
-most u ``t[w]``, is exact. The errors are added in float32, from the largest weight on.
+most u ``t[w]``, is exact. Those of weights above 7 are dropped; the others are added in float32,
+from the largest weight on.
 
 *Tables* multiply pairs y of high and low parts, where ||low|| <= l u ||y||. In units of u**2 of the
 real products of one part: the product of low parts is left out, l; two products with a low part are
@@ -28,6 +29,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+
+from trnfft._kernels.doublefloat_geometry import EXACT_FROM
 
 _U = 2.0**-24
 _REMAINDER = 1.125 * 2.0**-56
@@ -75,14 +78,17 @@ def _sum_errors(points: int, largest: float) -> tuple[float, float]:
     # Norms of what digits leave of the matrix and of the data.
     matrix = [1.0, *(2 * math.sqrt(points) * 2.0 ** (-7 * i) for i in range(1, _SLICES + 1))]
     data = [min(1.0, 2.0 ** (-7 * j) * largest) for j in range(_SLICES + 1)]
-    error = low = 0.0
+    error = low = 0.0  # times u**2, and u
     for weight in range(_SLICES + 1, 1, -1):
         # Digit i times all that is left of the data after digits 1 to weight - i - 1.
         total = sum((matrix[i - 1] + matrix[i]) * data[weight - i - 1] for i in range(1, weight))
         total += matrix[weight - 1]
         total = 1.0 + 2.0**-40 if weight == 2 else total
-        low += total
-        error += low if weight <= _SLICES else 0.0
+        if weight > EXACT_FROM:
+            error += total / _U
+        else:
+            low += total
+            error += low if weight < EXACT_FROM else 0.0
     return _U**2 * error, low
 
 

@@ -488,7 +488,7 @@ DOUBLEFLOAT_PROMISED = 2e-13
 """Bound of the relative L2 error of every transform on kernels of doublefloat."""
 
 
-def _doublefloat_fft(x: Tensor) -> Tensor:
+def _doublefloat_fft(x: Tensor) -> Spectrum:
     with LIBRARY.precision("doublefloat"):
         return fft(x)
 

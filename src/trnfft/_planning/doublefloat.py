@@ -167,9 +167,9 @@ class DoublefloatPlan:
         (n,), m, points = self.sizes, len(self.chain), self.chain[-1]
         real, imaginary = chirp(n, self.inverse)
         tables: list[Complex | None] = [None] * (2 * m + 1)
-        waves = np.zeros(math.prod(self.chain), np.complex128)
-        waves[self.places[:n]] = real + 1j * imaginary
-        waves = waves.reshape(-1, points)
+        chirps = np.zeros(math.prod(self.chain), np.complex128)
+        chirps[self.places[:n]] = real + 1j * imaginary
+        waves: Complex = chirps.reshape(-1, points)
         tables[0] = waves
         tables[m] = self._filter.reshape(-1, points) / self._bound_of_filter
         tables[2 * m] = waves * self._factors[0]
@@ -256,7 +256,7 @@ def axes_of(n: int) -> tuple[int, ...] | None:
 @lru_cache(maxsize=1024)
 def padded_axes(least: int) -> tuple[int, ...] | None:
     """Return pairwise coprime axes with a product of at least ``least`` and the least cost."""
-    found = []
+    found: list[tuple[int, ...]] = []
     for a in range(8, LARGEST_AXIS + 1):
         b = _coprime_from(-(-least // a), (a,))
         if b <= LARGEST_AXIS:

@@ -324,14 +324,6 @@ class Transform(Operation):
         return found if is_complex else found[..., 0], None, None, None, None
 
 
-class DoublefloatTransform(Transform):
-    """Transforms along any dimensions, on the kernel of ``doublefloat``."""
-
-    def called(self, choice: Choice, *args: Any) -> Any:
-        """Return the result of a call, for which nothing is left to widen."""
-        return super().called(choice._replace(widening=False), *args)
-
-
 def in_one(operation: Any, dim: int, x: Tensor, flags: tuple[Any, ...]) -> tuple[Tensor, int]:
     """Return the transform of all signals or images of a batch in one launch."""
     front = x.movedim(dim, 0)
@@ -493,9 +485,10 @@ def _doublefloat_fft(x: Tensor) -> Spectrum:
         return fft(x)
 
 
-DOUBLEFLOAT = DoublefloatTransform(
+DOUBLEFLOAT = Transform(
     "doublefloat_transform",
     _doublefloat_launch,
+    doublefloat=True,
     dtypes=("float64", "float32"),
     unsuited=lambda x, is_complex, kind, sizes, norm: doublefloat_refusal(kind, tuple(sizes)),
     evidence=(

@@ -8,7 +8,7 @@ import torch
 
 import trnfft
 from each_case import each_case
-from trnfft import ComplexTensor
+from trnfft import ComplexTensor, torch_fft
 from trnsci.core import explain
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, refusals_expected
@@ -96,6 +96,18 @@ def test_operands_of_both_precisions_and_split_ones(dtype):
             got = trnfft.fft(value)
         rounding = 2.0**-24 if dtype is torch.float32 else 0.0
         assert relative_error(got, want) <= LIMIT + rounding
+
+
+@each_case("backend", ["simulator", "pytorch"])
+@each_case("n", [100, 131_073])
+@refusals_expected()
+def test_the_replacement_of_torch_has_the_level_too(backend, n):
+    x = random_tensor(n)
+    with trnfft.backend(backend):
+        got = torch_fft.rfft(x)
+    want = exact("rfft", x)
+    assert got.dtype is torch.complex64
+    assert relative_error(got, want) <= LIMIT + 2.0**-24  # one rounding of the result
 
 
 def test_layouts_lengths_and_dimensions():

@@ -10,8 +10,8 @@ level                              on a kernel                          on torch
 ================================== ==================================== ========================
 
 Names in parentheses are those of the published library. Transforms have a kernel of
-``doublefloat``, and so have those that are made of them; complex products have none. Integers, float16 and bfloat16 are computed
-in at least float32 on every level.
+``doublefloat``, and so have those that are made of them; complex products have none. Integers,
+float16 and bfloat16 are computed in at least float32 on every level.
 """
 
 from __future__ import annotations

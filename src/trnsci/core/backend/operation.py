@@ -80,6 +80,8 @@ class Operation:
         holomorphic: Whether the operation has a complex derivative by each operand; then
             ``backward`` is written for real operands, and conjugations are made here. Without one,
             such as for Hermitian matrices, ``backward`` is that of complex operands.
+        doublefloat: Whether the kernel computes at precision ``doublefloat``; kernels of other
+            operations refuse that level where the library widens.
         flops: Function of the arguments that returns the work of a call.
         min_flops: Work below which backend ``"auto"`` runs on torch even where a NeuronCore is
             present, since a launch would take longer.
@@ -108,6 +110,7 @@ class Operation:
         dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16"),
         by_parts: Callable[..., Any] | None = None,
         holomorphic: bool = True,
+        doublefloat: bool = False,
         flops: Callable[..., float] | None = None,
         min_flops: float = 2e9,
         unsuited: Callable[..., str] | None = None,
@@ -123,6 +126,7 @@ class Operation:
         complex_ = (_COMPLEX[name] for name in dtypes if by_parts is not None and name in _COMPLEX)
         self.dtypes = frozenset((*real, *complex_))
         self.by_parts = by_parts
+        self.doublefloat = doublefloat
         self.min_flops = min_flops
         self.examples = examples
         self.evidence = evidence
@@ -186,7 +190,7 @@ class Operation:
         return self._refusal(self.library.widening(), args)
 
     def _refusal(self, widening: bool, args: tuple[Any, ...]) -> str:
-        if widening:
+        if widening and not self.doublefloat:
             return "the kernel does not have precision 'doublefloat'"
         for arg in args:
             if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:

@@ -5,8 +5,8 @@ Layout   as ``doublefloat_geometry`` describes: a pass contracts one axis on par
          on all partitions. Between passes the data is bfloat16 digits in HBM
 Limits   2-norms of transforms below 1; axes of 1 to 256 points; any length without a prime factor
          above 256, others by a chirp, for which tables multiply operand and results
-Cost     for each pass over a point 43 * 4 J / 128 columns of the Tensor engine, about 35 Vector and
-         15 GpSimd operations, and 40 more of Vector for a table; 64 bytes of HBM traffic
+Cost     for each pass, per point, 43 * 4 J / 128 columns of the Tensor engine; about 33 Vector and
+         11 GpSimd operations, and 34 and 5 more for a table; 64 bytes of HBM traffic
 Lever    bfloat16 products at full rate; all pairs of digits of one weight share a sum, which is
          exact in PSUM; error-free additions; digits are cut where all partitions are full
 """

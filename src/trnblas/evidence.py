@@ -9,8 +9,8 @@ from torch import Tensor
 
 import trnblas.mp2  # noqa: F401  (declares the operations of energies)
 from trnblas._library import LIBRARY
-from trnblas._precise.planes import planes
 from trnsci.core.evidence import Case, launcher
+from trnsci.core.numbers.doublefloat import planes
 from trnsci.core.testing import random_tensor
 from trnsci.core.tiles.hardware import TILE
 

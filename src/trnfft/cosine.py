@@ -22,10 +22,11 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from trnfft._library import no_kernel
+from trnfft._library import kernels_wanted, no_kernel
 from trnfft._paths.arguments import Dims, Norm, along, axes
 from trnfft._paths.kinds import Opened, Spectrum, closed, closed_real, opened
-from trnfft._paths.trigonometric import trigonometric
+from trnfft._paths.trigonometric import Fourier, trigonometric
+from trnfft.transforms import transform
 from trnsci.core.errors import FlagError, ShapeError
 
 __all__ = ["dct", "dctn", "dst", "dstn", "idct", "idctn", "idst", "idstn"]
@@ -71,7 +72,6 @@ def dct(
         >>> trnfft.dct(torch.tensor([1.0, 1.0, 1.0, 1.0]))
         tensor([8., 0., 0., 0.])
     """
-    no_kernel("dct")
     return _computed("dct", input, type, n, dim, norm, orthogonalize)
 
 
@@ -84,7 +84,6 @@ def idct(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dct` with the same arguments; errors are the same."""
-    no_kernel("idct")
     return _computed("idct", input, type, n, dim, norm, orthogonalize)
 
 
@@ -101,7 +100,6 @@ def dst(
     Arguments and errors are as in :func:`dct`, except that M = 2(N+1) for type 1, which also
     accepts one point. ``orthogonalize`` scales the last bin of type 2 and the last point of type 3.
     """
-    no_kernel("dst")
     return _computed("dst", input, type, n, dim, norm, orthogonalize)
 
 
@@ -114,7 +112,6 @@ def idst(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dst` with the same arguments; errors are the same."""
-    no_kernel("idst")
     return _computed("idst", input, type, n, dim, norm, orthogonalize)
 
 
@@ -143,7 +140,6 @@ def dctn(
         DimensionError: A dimension does not exist.
         FlagError: type or norm is not one of these.
     """
-    no_kernel("dctn")
     return _computed_nd("dctn", input, type, s, dim, norm, orthogonalize)
 
 
@@ -156,7 +152,6 @@ def idctn(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dctn` with the same arguments; errors are the same."""
-    no_kernel("idctn")
     return _computed_nd("idctn", input, type, s, dim, norm, orthogonalize)
 
 
@@ -169,7 +164,6 @@ def dstn(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the discrete sine transform along several dimensions; arguments as :func:`dctn`."""
-    no_kernel("dstn")
     return _computed_nd("dstn", input, type, s, dim, norm, orthogonalize)
 
 
@@ -182,8 +176,19 @@ def idstn(
     orthogonalize: bool | None = None,
 ) -> Spectrum:
     """Return the inverse of :func:`dstn` with the same arguments; errors are the same."""
-    no_kernel("idstn")
     return _computed_nd("idstn", input, type, s, dim, norm, orthogonalize)
+
+
+def _of_kernels(function: str) -> Fourier | None:
+    """Return the Fourier transforms on kernels of ``doublefloat``; None where there is no kernel.
+
+    At other levels a cosine transform on torch is faster than a launch and its products by torch.
+    """
+    choice = kernels_wanted()
+    if choice is not None and choice.widening and choice.path != "pytorch":
+        return lambda kind, x, n, norm: transform(kind, x, n, -1, norm)
+    no_kernel(function)
+    return None
 
 
 def _computed(
@@ -195,9 +200,10 @@ def _computed(
     norm: Norm,
     orthogonalize: bool | None,
 ) -> Spectrum:
+    fourier = _of_kernels(function)
     held = opened(function, input, on_torch=True)
     n, dim = along(function, held.x, n, dim, norm)
-    return _transformed(function, held, type, [n], [dim], norm, orthogonalize)
+    return _transformed(function, held, type, [n], [dim], norm, orthogonalize, fourier)
 
 
 def _computed_nd(
@@ -209,9 +215,10 @@ def _computed_nd(
     norm: Norm,
     orthogonalize: bool | None,
 ) -> Spectrum:
+    fourier = _of_kernels(function)
     held = opened(function, input, on_torch=True)
     sizes, dims = axes(function, held.x, s, dim, norm)
-    return _transformed(function, held, type, sizes, dims, norm, orthogonalize)
+    return _transformed(function, held, type, sizes, dims, norm, orthogonalize, fourier)
 
 
 def _transformed(
@@ -222,6 +229,7 @@ def _transformed(
     dims: list[int],
     norm: Norm,
     orthogonalize: bool | None,
+    fourier: Fourier | None,
 ) -> Spectrum:
     """Return the transform along validated dimensions, in the tensor type of the input."""
     if type not in _INVERSE:
@@ -235,5 +243,5 @@ def _transformed(
         type, norm = _INVERSE[type], _INVERSE_NORM[norm]
     result: Tensor = held.x
     for n, dim in zip(sizes, dims, strict=True):
-        result = trigonometric(result, sine, type, n, dim, norm, orthogonalize)
+        result = trigonometric(result, sine, type, n, dim, norm, orthogonalize, fourier)
     return closed(result, held) if result.is_complex() else closed_real(result, held)

@@ -19,7 +19,16 @@ from trnfft._paths.interleaved import joined, resized, split
 from trnfft._paths.kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 from trnfft._planning.choice import LARGEST_IMAGE, LARGEST_RANK
 from trnfft._planning.recipe import recipe
-from trnfft.transforms import Transform, fits, on_host, points, transform, transform_case
+from trnfft.transforms import (
+    DOUBLEFLOAT,
+    Transform,
+    doublefloat_refusal,
+    fits,
+    on_host,
+    points,
+    transform,
+    transform_case,
+)
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ShapeError
 from trnsci.core.examples import example
@@ -251,8 +260,11 @@ def transform_nd(kind: str, x: Any, s: Sequence[int], dims: Sequence[int], norm:
             return _on_torch(kind, x, s, dims, norm)
         return on_host(_on_torch, kind, x, s, dims, norm)
     together = 1 < len(dims) <= LARGEST_RANK and max(s) <= LARGEST_IMAGE
+    operation: Transform = TRANSFORM_ND
+    if together and choice.widening and choice.path != "pytorch":
+        operation, together = DOUBLEFLOAT, not doublefloat_refusal(kind, tuple(s))
     if together and all(fits(kind, x, n, d, norm) for n, d in zip(s, dims, strict=True)):
-        return TRANSFORM_ND.along(choice, kind, x, s, dims, norm)
+        return operation.along(choice, kind, x, s, dims, norm)
     for single, size, dim in steps_of(kind, s, dims):
         x = transform(single, x, size, dim, norm)
     return x

@@ -17,6 +17,7 @@ from trnfft._kernels.stacked_geometry import ImageGeometry, RowsGeometry, Stacke
 from trnfft._library import LIBRARY
 from trnfft._paths.arguments import Norm, checked_norm
 from trnfft._paths.kinds import Spectrum
+from trnfft._planning.doublefloat import doublefloat_plan
 from trnfft._planning.recipe import KINDS, AnyGeometry, FFTAlgorithm, Recipe, recipe
 from trnfft._planning.tables import clear_tables
 from trnfft._planning.work import (
@@ -118,6 +119,16 @@ class FFTPlan(Plan):
         return self._work.error
 
     @property
+    def doublefloat_bound(self) -> float | None:
+        """Bound of the error at ``doublefloat``, relative to the 2-norm of the result.
+
+        It holds for every operand, and for each entry. None where that level has no single launch.
+        """
+        if transforms.doublefloat_refusal(self.kind, self.sizes):
+            return None
+        return doublefloat_plan(self.kind, self.sizes, self.norm).bound
+
+    @property
     def factors(self) -> tuple[int, ...]:
         """Sizes of the DFT matrices of one transform."""
         if self.geometry is None:
@@ -156,6 +167,7 @@ class FFTPlan(Plan):
             ("HBM", f"{cost.hbm_bytes:,} bytes"),
             ("work", f"{cost.flops:,} flop, {cost.intensity:.1f} flop per byte"),
             ("error", f"below {self.error_bound:.1e} expected, relative in the L2 norm"),
+            ("doublefloat", _bound_text(self.doublefloat_bound)),
             ("model", str(self._time)),
         ]
 
@@ -307,6 +319,10 @@ def _cached(
         generation,
         found.geometry,
     )
+
+
+def _bound_text(bound: float | None) -> str:
+    return "one launch for each dimension, or none" if bound is None else f"error below {bound:.1e}"
 
 
 def _many(step: Recipe, batch: int, generation: Generation) -> RowsGeometry | None:

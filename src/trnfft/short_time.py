@@ -104,7 +104,12 @@ def stft(
         if win_length < n_fft:
             window = _centred(window, n_fft)
         choice = kernels_wanted()
-        if choice is not None and not complex_window:
+        if choice is not None and choice.widening:
+            # Products with the window are in float64 on torch, all frames are one launch.
+            frames = flat.unfold(-1, n_fft, hop_length) * window
+            kind = "rfft" if onesided else "fft"
+            bins = transform(kind, frames, n_fft, -1, "ortho" if normalized else None).mT
+        elif choice is not None and not complex_window:
             flags = window, hop_length, onesided, normalized
             bins = as_spectrum(SHORT_TIME.called(choice, as_parts(flat), flat.is_complex(), *flags))
             bins = bins.mT

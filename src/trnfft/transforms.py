@@ -32,6 +32,7 @@ from trnfft._paths.interleaved import (
 from trnfft._paths.kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 from trnfft._paths.precision import operand_dtype
 from trnfft._paths.scipy_fft import SHORTEST, scipy_vector
+from trnfft._planning.doublefloat import doublefloat_plan
 from trnfft._planning.recipe import FFTAlgorithm, Recipe, recipe
 from trnfft.complex_tensor import ComplexTensor
 from trnsci.core.backend.decision import Choice
@@ -202,7 +203,8 @@ def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
     if choice is not None and fits(kind, x, n, dim, norm):
         if n is None:
             n = 2 * (x.shape[dim] - 1) if kind in HALF_SPECTRUM else x.shape[dim]
-        return TRANSFORM.along(choice, kind, x, [n], [dim], norm)
+        operation = DOUBLEFLOAT if choice.widening else TRANSFORM
+        return operation.along(choice, kind, x, [n], [dim], norm)
     if has_complex(x.device):
         return _on_torch(kind, x, n, dim, norm)
     return on_host(_on_torch, kind, x, n, dim, norm)
@@ -454,5 +456,50 @@ TRANSFORM = Transform(
         transform_case("bluestein", "FFT of a prime length", fft, 2, 1031),
         transform_case("rfft", "real FFT", rfft, 5, 200, real=True),
         transform_case("irfft", "inverse real FFT", irfft, 5, 101),
+    ),
+)
+
+
+@constant_to_compile
+def doublefloat_refusal(kind: str, sizes: tuple[int, ...]) -> str:
+    """Return the reason why a transform has no kernel of doublefloat, or the empty string."""
+    try:
+        doublefloat_plan(kind, sizes, None)
+    except ShapeError as error:
+        return str(error)
+    return ""
+
+
+def _doublefloat_launch(launch: Launcher, *args: Any) -> Tensor:
+    from trnfft._paths.doublefloat import doublefloat_launch  # here, because it imports NKI
+
+    return doublefloat_launch(_reference, launch, *args)
+
+
+DOUBLEFLOAT_PROMISED = 2e-13
+"""Bound of the relative L2 error of every transform on kernels of doublefloat."""
+
+
+def _doublefloat_fft(x: Tensor) -> Spectrum:
+    with LIBRARY.precision("doublefloat"):
+        return fft(x)
+
+
+DOUBLEFLOAT = Transform(
+    "doublefloat_transform",
+    _doublefloat_launch,
+    doublefloat=True,
+    dtypes=("float64", "float32"),
+    unsuited=lambda x, is_complex, kind, sizes, norm: doublefloat_refusal(kind, tuple(sizes)),
+    evidence=(
+        Case(
+            "doublefloat_transform",
+            "FFT in pairs of float32",
+            lambda: (random_tensor(3, 600, dtype=torch.complex128),),
+            _doublefloat_fft,
+            torch.fft.fft,
+            "torch in float64",
+            lambda x: DOUBLEFLOAT_PROMISED,
+        ),
     ),
 )

@@ -7,6 +7,7 @@ import torch
 import trnfft
 import trnfft.nki
 from trnfft._library import LIBRARY
+from trnfft.transforms import DOUBLEFLOAT
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
 
@@ -33,6 +34,18 @@ class TestOperations(DerivativeContract):
         Sample("transform_nd", lambda x, y: parts(trnfft.ifft2(spectrum(x, y))), (RE, IM)),
         Sample("transform_nd", lambda x: parts(trnfft.rfft2(x)), (RE,)),
         Sample("transform_nd", lambda x, y: trnfft.irfft2(spectrum(x, y)), (RE, IM)),
+        Sample(
+            "doublefloat_transform",
+            lambda x: DOUBLEFLOAT(x, True, "irfft", [7], "ortho"),
+            (random_tensor(3, 4, 2),),
+            takes_float64=True,
+        ),
+        Sample(
+            "doublefloat_transform",
+            lambda x: DOUBLEFLOAT(x, False, "rfftn", [2, 3], "backward"),
+            (random_tensor(2, 2, 3),),
+            takes_float64=True,
+        ),
         Sample(
             "short_time",
             lambda x, w: parts(trnfft.stft(x, 4, 2, window=w, center=False)),

@@ -16,8 +16,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.doublefloat_arithmetic import two_sum
-from trnblas._kernels.slices import (
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.doublefloat_arithmetic import two_sum
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.slices import (
     cut_digits,
     fast_two_sum,
     group_sum,
@@ -26,9 +29,6 @@ from trnblas._kernels.slices import (
     store_zeros,
     tiles_above,
 )
-from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile
-from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles
 
 VECTOR, GPSIMD = nisa.engine.vector, nisa.engine.gpsimd

@@ -19,7 +19,9 @@ Lever    one elementwise pass over full tiles for any number of virtual orbitals
 
 from __future__ import annotations
 
-from trnblas._kernels.doublefloat_arithmetic import (
+from trnblas._kernels.doublefloat_vectors import tile_width
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.doublefloat_arithmetic import (
     Pair,
     add,
     divide,
@@ -30,8 +32,6 @@ from trnblas._kernels.doublefloat_arithmetic import (
     subtract,
     zero_pair,
 )
-from trnblas._kernels.doublefloat_vectors import tile_width
-from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 

@@ -11,7 +11,8 @@ Lever    each element of a tile has its own sum over the tiles; these sums are r
 
 from __future__ import annotations
 
-from trnblas._kernels.doublefloat_arithmetic import (
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.doublefloat_arithmetic import (
     add,
     divide,
     filled,
@@ -21,7 +22,6 @@ from trnblas._kernels.doublefloat_arithmetic import (
     store_total,
     zero_pair,
 )
-from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
 

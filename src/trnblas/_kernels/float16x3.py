@@ -21,7 +21,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.slices import (
+from trnsci.core.nki import nisa, nki, nl
+from trnsci.core.tiles.gemm_tiles import Tile
+from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.slices import (
     cut_halves,
     group_sum,
     load_parts,
@@ -29,9 +32,6 @@ from trnblas._kernels.slices import (
     store_zeros,
     tiles_above,
 )
-from trnsci.core.nki import nisa, nki, nl
-from trnsci.core.tiles.gemm_tiles import Tile
-from trnsci.core.tiles.hardware import TILE
 from trnsci.core.tiles.tiling import column_start, column_tiles
 
 MOST = 65520.0  # float16 numbers round to less

@@ -30,14 +30,6 @@ from trnblas._kernels.trsm import batched_trsm as batched_trsm_kernel
 from trnblas._kernels.trsm import trsm as trsm_kernel
 from trnblas._paths.launches import gemm_launch
 from trnblas._paths.triangles import one_triangle, triangular
-from trnblas._precise.planes import (
-    joined,
-    plane,
-    planes,
-    row_exponents,
-    row_range,
-    times_power,
-)
 from trnblas._precise.slicing import (
     PROMISE,
     block_starts,
@@ -50,6 +42,14 @@ from trnsci.core.arguments import broadcast
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import KernelError
 from trnsci.core.interop import is_fake
+from trnsci.core.numbers.doublefloat import (
+    joined,
+    plane,
+    planes,
+    row_exponents,
+    row_range,
+    times_power,
+)
 from trnsci.core.numbers.products import scaled
 from trnsci.core.tiles.hardware import TILE
 

@@ -6,11 +6,12 @@ level                              on a kernel                          on torch
 ``bfloat16`` (``fast``)            bfloat16 operands, float32 sums      as ``float32``
 ``float16x3``                      as ``float32``                       as ``float32``
 ``float32`` (``fp32``)             float32 throughout; the default      in the dtype of the input
-``doublefloat`` (``double``)       no kernel: float64, then rounded     in float64, then rounded
+``doublefloat`` (``double``)       pairs of float32: thirteen digits    in float64, then rounded
 ================================== ==================================== ========================
 
-Names in parentheses are those of the published library. Integers, float16 and bfloat16 are computed
-in at least float32 on every level.
+Names in parentheses are those of the published library. Transforms have a kernel of
+``doublefloat``, and so have those that are made of them; complex products have none. Integers,
+float16 and bfloat16 are computed in at least float32 on every level.
 """
 
 from __future__ import annotations

@@ -38,7 +38,7 @@ from trnfft._planning.choice import (
     stacked_constants,
     two_d_constants,
 )
-from trnfft._planning.norm import Norm
+from trnfft._planning.norm import Norm, factor_of
 from trnsci.core.backend.plan import planned
 from trnsci.core.errors import ShapeError
 
@@ -123,10 +123,7 @@ class Recipe:
     @property
     def scale(self) -> float:
         """Factor of the normalisation."""
-        norm = self.norm or "backward"
-        if norm == "ortho":
-            return 1.0 / math.sqrt(self.n)
-        return 1.0 / self.n if (norm == "forward") != self.inverse else 1.0
+        return factor_of(self.n, self.inverse, self.norm)
 
     @property
     def steps(self) -> tuple[Recipe, ...]:

@@ -11,6 +11,7 @@ from torch.nn import Parameter
 
 from trnfft._kernels.angles import roots
 from trnfft._kernels.dft_constants import stft_constants
+from trnfft._planning.doublefloat import DoublefloatPlan
 from trnfft._planning.recipe import Array, Recipe
 from trnsci.core.backend.device import neuron_device
 from trnsci.core.numbers.constants import Constants
@@ -33,6 +34,12 @@ def frame_matrices(
     return _FRAMES((values.tobytes(), onesided, scale), _home(path), dtype)
 
 
+def doublefloat_constants(found: DoublefloatPlan, path: str) -> tuple[Tensor, Tensor]:
+    """Return the matrices and the tables of a plan on the device of a launch on ``path``."""
+    home = _home(path)
+    return *_MATRICES(found, home, torch.bfloat16), *_PLANES(found, home)  # type: ignore
+
+
 def hann_window(length: int, like: Tensor) -> Tensor:
     """Return the periodic Hann window in the precision and on the device of ``like``."""
     dtype = real_dtype(like.dtype)
@@ -53,6 +60,8 @@ def clear_tables() -> None:
     """Clear the caches."""
     _RECIPES.clear()
     _FRAMES.clear()
+    _MATRICES.clear()
+    _PLANES.clear()
     _WINDOWS.clear()
 
 
@@ -81,4 +90,6 @@ def _of_window(length: int) -> list[npt.NDArray[np.float64]]:
 _PLAIN = (Tensor, Parameter)
 _RECIPES: Constants[Recipe] = Constants(_of_recipe)
 _FRAMES: Constants[tuple[bytes, bool, float]] = Constants(_of_frames)
+_MATRICES: Constants[DoublefloatPlan] = Constants(lambda found: [found.matrices()])
+_PLANES: Constants[DoublefloatPlan] = Constants(lambda found: [found.tables()])
 _WINDOWS: Constants[int] = Constants(_of_window, most_bytes=16 << 20)

@@ -15,7 +15,7 @@ from trnblas._kernels.doublefloat import doublefloat_gemm
 from trnblas._library import LIBRARY
 from trnblas._paths import level_launches
 from trnblas._precise import slicing
-from trnblas._precise.planes import row_range
+from trnsci.core.numbers.doublefloat import row_range
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
 

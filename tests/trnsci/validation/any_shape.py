@@ -22,9 +22,9 @@ import trnsolver.nki
 import trnsparse
 import trntensor
 from pairwise import pairwise
-from trnblas._precise.planes import planes
 from trnblas.evidence import SHIFT, probe_inputs
 from trnsci.core.evidence import launcher
+from trnsci.core.numbers.doublefloat import planes
 from trnsci.core.testing import random_tensor
 
 __all__ = ["CALLS"]
@@ -178,6 +178,14 @@ def _lattices(m: int, n: int) -> None:
     for kind in ("fft2", "ifft2", "irfft2"):
         getattr(trnfft, kind)(random_tensor(3, m, n, dtype=torch.complex64), s=(m, n))
     trnfft.rfft2(random_tensor(3, m, n))
+
+
+def _wide_lines(m: int, n: int) -> None:
+    with trnfft.precision("doublefloat"):
+        for length in (n, 256 + n):  # primes among them
+            trnfft.ifft(random_tensor(m, n, dtype=torch.complex128), length)
+        trnfft.rfft2(random_tensor(2, m, n))
+        trnfft.irfft(random_tensor(m, n, dtype=torch.complex64), n)
 
 
 def _images(m: int, n: int) -> None:
@@ -386,6 +394,7 @@ CALLS = {
     ("trnblas", "pairs"): Sized(_pairs, ((2, 129), (129, 2), (1, 513), (127, 128))),
     ("trnfft", "lines"): Sized(_lines, ((2, 127), (2, 128), (1, 129), (129, 5), (1, 513))),
     ("trnfft", "long lines"): Sized(_long_lines, ((2, 1024), (1, 1031), (3, 2048), (1, 2053))),
+    ("trnfft", "wide lines"): Sized(_wide_lines, ((129, 3), (2, 257))),
     ("trnfft", "lattices"): Sized(_lattices, ((129, 1), (2, 129), (127, 2), (1, 257))),
     ("trnfft", "images"): Sized(_images, ((3, 15), (127, 1))),
     ("trnfft", "frames"): Sized(_frames, ((200, 1), (5, 128), (600, 3), (300, 200))),

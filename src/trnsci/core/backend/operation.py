@@ -80,13 +80,13 @@ class Operation:
         holomorphic: Whether the operation has a complex derivative by each operand; then
             ``backward`` is written for real operands, and conjugations are made here. Without one,
             such as for Hermitian matrices, ``backward`` is that of complex operands.
+        doublefloat: Whether the kernel computes at precision ``doublefloat``; where the
+            library widens (see ``Library``) kernels of other operations refuse that level.
         flops: Function of the arguments that returns the work of a call.
         min_flops: Work below which backend ``"auto"`` runs on torch even where a NeuronCore is
             present, since a launch would take longer.
         unsuited: Function of the arguments that returns the reason why the kernel does not accept
             them, or the empty string.
-        doublefloat: Whether the kernels compute at that level, at which a library that widens (see
-            ``Library``) refuses all others.
         examples: For each public function that runs the operation, a function that returns a small
             legal call; see ``trnsci.core.examples``.
         evidence: Validation cases of its kernels; see ``trnsci.core.evidence``.
@@ -110,10 +110,10 @@ class Operation:
         dtypes: tuple[str, ...] = ("float32", "bfloat16", "float16"),
         by_parts: Callable[..., Any] | None = None,
         holomorphic: bool = True,
+        doublefloat: bool = False,
         flops: Callable[..., float] | None = None,
         min_flops: float = 2e9,
         unsuited: Callable[..., str] | None = None,
-        doublefloat: bool = False,
         examples: Mapping[str, Callable[[], Example]] = MappingProxyType({}),
         evidence: tuple[Case, ...] = (),
     ) -> None:
@@ -126,6 +126,7 @@ class Operation:
         complex_ = (_COMPLEX[name] for name in dtypes if by_parts is not None and name in _COMPLEX)
         self.dtypes = frozenset((*real, *complex_))
         self.by_parts = by_parts
+        self.doublefloat = doublefloat
         self.min_flops = min_flops
         self.examples = examples
         self.evidence = evidence
@@ -138,7 +139,6 @@ class Operation:
         self._batched = batched or self._each
         self._flops = flops
         self._unsuited = unsuited
-        self._doublefloat = doublefloat
         # Formatted here: torch.compile cannot format a dynamic number.
         self._too_small = f"a launch is worth at least {min_flops:.3g} flops"
         self._operator: Any = None
@@ -192,7 +192,7 @@ class Operation:
         return self._refusal(self.library.widening(), args)
 
     def _refusal(self, widening: bool, args: tuple[Any, ...]) -> str:
-        if widening and not self._doublefloat:
+        if widening and not self.doublefloat:
             return "the kernel does not have precision 'doublefloat'"
         for arg in args:
             if isinstance(arg, Tensor) and arg.dtype not in self.dtypes:

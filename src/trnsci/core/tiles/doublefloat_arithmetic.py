@@ -28,10 +28,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from trnblas._kernels.slices import fast_two_sum
 from trnsci.core.nki import nisa, nl
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import TILE
+from trnsci.core.tiles.slices import fast_two_sum
 
 Pair = tuple[Tile, Tile]
 """The high and the low part of a tile of numbers."""

@@ -74,44 +74,56 @@ def fast_two_sum(a: Tile, b: Tile, engine: Any, last: Any) -> tuple[Tile, Tile]:
 def cut_digits(
     high: Tile, low: Tile, k0: int, k1: int, c0: int, c1: int, slices: int, engines: tuple[Any, ...]
 ) -> list[Tile]:
-    """Return the panel of the sum of two planes, in bfloat16 digits.
+    """Return the panel of the sum of two planes, in bfloat16 digits; see ``cut``.
 
-    Digit s = 1, 2, ... is a multiple of ``2**(1 - 7 s)``, at most 64 times this unit, rounded to
-    nearest. The remainder is at most half a unit. The second plane is added before digit 3 is
-    taken. The remainder of the first is a multiple of the last bit of the second, so
-    ``fast_two_sum`` is exact. The sum is rounded, and its rounding error is added before the next
-    odd digit. The last of these additions is itself rounded, by less than an eighth of the final
-    remainder. ``engines`` compute the parts in turn.
+    ``engines`` compute the parts in turn.
     """
     parts = []
-    last_entry = max(3, slices - 2 + (slices + 1) % 2)
     shapes = part_shapes(k0, k1, c1 - c0)
     for p in range(len(shapes)):
         k, rows, tiles = shapes[p]
-        engine = engines[p % len(engines)]
         rest = load_plane(high, k, rows, tiles, c0, c1)
         error = load_plane(low, k, rows, tiles, c0, c1)
         part = nl.ndarray((rows, slices, tiles, c1 - c0), dtype=nl.bfloat16, buffer=nl.sbuf)
-        for s in range(1, slices + 1):
-            if s % 2 == 1 and 1 < s < last_entry:
-                rest, error = fast_two_sum(rest, error, engine, engine)
-            if s == last_entry:
-                nisa.tensor_tensor(dst=rest, data1=rest, data2=error, op=nl.add, engine=engine)
-            shift = 1.5 * 2.0 ** (24 - 7 * s)
-            digit = part[0:rows, s - 1]
-            nisa.tensor_scalar(
-                dst=digit,
-                data=rest,
-                op0=nl.add,
-                operand0=shift,
-                op1=nl.subtract,
-                operand1=shift,
-                engine=nisa.engine.vector,
-            )
-            if s < slices:
-                nisa.tensor_tensor(dst=rest, data1=rest, data2=digit, op=nl.subtract, engine=engine)
+        digits = []
+        for s in range(slices):
+            digits.append(part[0:rows, s])
+        cut(rest, error, digits, 0, engines[p % len(engines)])
         parts.append(part)
     return parts
+
+
+def cut(rest: Tile, error: Tile, digits: list[Tile], exponent: int, engine: Any) -> None:
+    """Write the bfloat16 digits of ``rest + error``, whose entries are at most 2**exponent.
+
+    In units of 2**exponent, digit s = 1, 2, ... is a multiple of ``2**(1 - 7 s)``, at most 64 times
+    this, rounded to nearest. The remainder is at most half a unit. The error is added before digit
+    3 is taken. The remainder until then is a multiple of the last bit of the error, so
+    ``fast_two_sum`` is exact. The sum is rounded, and its rounding error is added before the next
+    odd digit. The last of these additions is itself rounded, by less than an eighth of the final
+    remainder. ``rest`` is overwritten.
+    """
+    slices = len(digits)
+    last_entry = max(3, slices - 2 + (slices + 1) % 2)
+    for s in range(1, slices + 1):
+        if s % 2 == 1 and 1 < s < last_entry:
+            rest, error = fast_two_sum(rest, error, engine, engine)
+        if s == last_entry:
+            nisa.tensor_tensor(dst=rest, data1=rest, data2=error, op=nl.add, engine=engine)
+        shift = 1.5 * 2.0 ** (24 - 7 * s + exponent)
+        nisa.tensor_scalar(
+            dst=digits[s - 1],
+            data=rest,
+            op0=nl.add,
+            operand0=shift,
+            op1=nl.subtract,
+            operand1=shift,
+            engine=nisa.engine.vector,
+        )
+        if s < slices:
+            nisa.tensor_tensor(
+                dst=rest, data1=rest, data2=digits[s - 1], op=nl.subtract, engine=engine
+            )
 
 
 def cut_halves(plane: Tile, k0: int, k1: int, c0: int, c1: int) -> list[Tile]:

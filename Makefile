@@ -76,6 +76,7 @@ docs: $(VENV)/.docs
 	$(VENV)/bin/python tools/gen_benchmarks.py
 	$(VENV)/bin/python tools/gen_coverage.py
 	$(VENV)/bin/python tools/gen_migration.py
+	$(VENV)/bin/python tools/gen_origins.py
 	$(VENV)/bin/python tools/gen_pictures.py
 	$(VENV)/bin/python tools/gen_energy_plot.py
 	address=$$($(VENV)/bin/python hatch_build.py) && \

@@ -3,7 +3,8 @@
 
     python tools/release.py           print the section of the next release
     python tools/release.py 0.2.0     move it into CHANGELOG.md and set the version
-    python tools/release.py --check   run the commands of the first pages from the packages
+    python tools/release.py --check   run the commands of the first pages from the packages, and say
+                                      what is missing for the tag
 
 A line of ``changelog.d/SLUG.added.md`` (or changed, fixed, removed) is ``PACKAGE: what changed``.
 """
@@ -52,6 +53,7 @@ def main(version: str = "", root: Path = ROOT, today: datetime.date | None = Non
         import release_check
 
         release_check.main(root)
+        print("\n".join(missing(root)) or "nothing is missing for the tag", flush=True)
         return
     if not version:
         print("\n".join(["## Unreleased", "", *_section(root)]).rstrip())
@@ -60,7 +62,7 @@ def main(version: str = "", root: Path = ROOT, today: datetime.date | None = Non
         raise SystemExit(f"got {version!r}, accepted: a version such as 0.2.0")
     changelog = root / "CHANGELOG.md"
     text = changelog.read_text(encoding="utf-8")
-    if f"## {version} " in text:
+    if re.search(rf"^## {re.escape(version)}( |$)", text, re.MULTILINE):
         raise SystemExit(f"{version} is in the changelog already")
     date = today or datetime.datetime.now(datetime.UTC).date()
     section = [f"## {version} ({date})", "", *_section(root)]
@@ -74,6 +76,28 @@ def main(version: str = "", root: Path = ROOT, today: datetime.date | None = Non
         )
     for path in _files(root):
         path.unlink()
+
+
+def missing(root: Path = ROOT) -> list[str]:
+    """Return what is missing for the tag of the version in ``pyproject.toml``."""
+    found = {name: _version_in(root / name, key) for name, key in VERSIONS.items()}
+    version = found["pyproject.toml"]
+    faults = [
+        f"{name}: version {other}, pyproject.toml has {version}"
+        for name, other in found.items()
+        if other != version
+    ]
+    if f"\n## {version}" not in (root / "CHANGELOG.md").read_text(encoding="utf-8"):
+        faults.append(f"CHANGELOG.md: no section of {version}")
+    if fragments := _files(root):
+        faults.append(f"changelog.d: {len(fragments)} changes that are in no section")
+    return faults
+
+
+def _version_in(path: Path, key: str) -> str:
+    text = path.read_text(encoding="utf-8")
+    (found,) = re.findall(rf"^{re.escape(key)}([^\"\n]*)", text, re.MULTILINE)
+    return str(found)
 
 
 def _files(root: Path) -> list[Path]:

@@ -21,6 +21,11 @@ def release():
 
 
 @pytest.fixture
+def missing():
+    return loaded(ROOT / "tools/release.py").missing
+
+
+@pytest.fixture
 def tree(tmp_path):
     folder = tmp_path / "changelog.d"
     folder.mkdir()
@@ -75,6 +80,18 @@ def test_without_a_version_the_section_is_printed_and_nothing_written(release, t
     release(root=tree)
     assert capsys.readouterr().out == f"## Unreleased\n\n{SECTION}"
     assert contents(tree) == before
+
+
+def test_what_is_missing_for_a_tag_is_said(release, missing, tree):
+    (tree / "CITATION.cff").write_text("cff-version: 1.2.0\nversion: 0.0.9\n")
+    assert missing(tree) == [
+        "CITATION.cff: version 0.0.9, pyproject.toml has 0.1.0",
+        "changelog.d: 2 changes that are in no section",
+    ]
+    release("0.2.0", tree, DATE)
+    assert missing(tree) == []
+    (tree / "CHANGELOG.md").write_text("# Changes\n")
+    assert missing(tree) == ["CHANGELOG.md: no section of 0.2.0"]
 
 
 @pytest.mark.parametrize("line", ["A thing.", "torch: A thing.", "  and its second line", ""])

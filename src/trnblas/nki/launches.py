@@ -28,6 +28,7 @@ __all__ = [
     "complex_product",
     "doublefloat_energy",
     "doublefloat_product",
+    "float64_triangular_solution",
     "orbitals_at_once",
     "triangular_solution",
 ]
@@ -64,7 +65,7 @@ def doublefloat_product(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
     return doublefloat_gemm(launch, a, b, PROMISE, False, False)
 
 
-def triangular_solution(
+def float64_triangular_solution(
     launch: Launcher, a: Tensor, b: Tensor, upper: bool, refined: bool
 ) -> Tensor:
     """Return ``a^-1 @ b`` in float64: with the digits of float32, or at ``"doublefloat"``.

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from trnblas.nki.launches import doublefloat_product, triangular_solution
+from trnblas.nki.launches import doublefloat_product, float64_triangular_solution
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
 from trnsci.core.errors import KernelError
@@ -48,8 +48,8 @@ def solved_left(
     # With a unit diagonal, triangles of complex numbers are triangles of real blocks.
     unit, sides = triangle / diagonal, right / diagonal
     if not unit.is_complex():
-        return triangular_solution(launch, unit, sides, upper, refined)
-    found = triangular_solution(launch, of_columns(unit), columns(sides), upper, refined)
+        return float64_triangular_solution(launch, unit, sides, upper, refined)
+    found = float64_triangular_solution(launch, of_columns(unit), columns(sides), upper, refined)
     return joined_columns(found)
 
 

@@ -15,9 +15,9 @@ from trnblas._kernels.doublefloat import doublefloat_gemm
 from trnblas._library import LIBRARY
 from trnblas._paths import level_launches
 from trnblas._precise import slicing
-from trnsci.core.numbers.doublefloat import row_range
 from trnsci.core.counters import counts
 from trnsci.core.errors import KernelError
+from trnsci.core.numbers.doublefloat import row_range
 
 from .harness_products import Count, launcher
 from .test_doublefloat import HOSTILE, ill_scaled

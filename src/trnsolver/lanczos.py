@@ -41,6 +41,8 @@ __all__ = ["BoundedEigenpairs", "LanczosInfo", "SingularTriplets", "eigsh", "svd
 
 _USUAL = 34
 """Vectors of the basis beyond k, by default: more take longer to orthogonalize, fewer restart."""
+_INVERSE = 14
+"""The same for a shifted inverse, whose values are far apart, and whose products take long."""
 _DIGITS = 16
 """Multiple of eps that the residual estimates of Ritz pairs reach."""
 
@@ -127,7 +129,8 @@ def eigsh(
         OPinv: The inverse of ``A - sigma``, needed if A is a function.
         n: Order of A, if A is an operator without a shape and there is no v0.
         v0: First vector (n,), which also gives the dtype of an operator; None for a random one.
-        ncv: Number of basis vectors; None for ``max(2 k + 1, k + 34)``, at most n.
+        ncv: Number of basis vectors; None for ``max(2 k + 1, k + 34)``, with sigma for
+            ``max(2 k + 1, k + 14)``, at most n.
         max_iter: Limit of restarts; ``maxiter`` is accepted too.
         tol: Tolerance of the residual norm relative to the largest magnitude of an eigenvalue of A,
             or of its shifted inverse; None, and anything below, for 16 eps.
@@ -156,7 +159,8 @@ def eigsh(
     checked_action("eigsh", on_failure)
     operand = operand_of("eigsh", A, n, v0)
     order = square("eigsh", operand)
-    wanted = wanted_pairs("eigsh", order, k, which, ncv, max_iter, tol, operand.dtype)
+    usual = _USUAL if sigma is None else _INVERSE
+    wanted = wanted_pairs("eigsh", order, k, which, ncv, max_iter, tol, operand.dtype, usual)
     if sigma is not None and not math.isfinite(sigma):
         raise FlagError(f"eigsh: sigma must be a finite number, got {sigma}")
     if OPinv is not None and sigma is None:
@@ -314,11 +318,12 @@ def wanted_pairs(
     max_iter: int,
     tol: float | None,
     dtype: torch.dtype,
+    usual: int = _USUAL,
 ) -> Wanted:
     """Return checked options."""
     chosen(function, "which", which, WHICH)
     k = whole(function, "k", k, 1, order, FlagError)
-    size = min(order, max(2 * k + 1, k + _USUAL))
+    size = min(order, max(2 * k + 1, k + usual))
     if ncv is not None:
         size = whole(function, "ncv", ncv, min(k + 1, order), order, FlagError)
     limit = whole(function, "max_iter", max_iter, 1, error=FlagError)

@@ -15,19 +15,23 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from trnsci.core.errors import NotFiniteError, OperandError
 from trnsci.core.iterations import Reason
 from trnsci.core.krylov.runs import Product
+from trnsci.core.numbers.conversions import widest
 
 Which: TypeAlias = Literal["LM", "SM", "LA", "SA", "BE"]
 """Requested end of the spectrum: largest or smallest magnitude, largest or smallest value, both."""
 
 WHICH: tuple[Which, ...] = ("LM", "SM", "LA", "SA", "BE")
+_SEARCH = 20
+"""Products that search for missed copies of multiple eigenvalues."""
 _PASSES = 4
 """Orthogonalizations of a vector; two suffice unless it is nearly in the span of the basis."""
 
@@ -99,15 +103,15 @@ def lanczos(
     """
     basis = _Basis(function, product, start, fresh, wanted.size, total)
     k, m = wanted.k, wanted.size
-    kept, locked = 0, None
+    kept, end, locked = 0, m, None
     residuals: list[float] = []
     reason: Reason = "limit"
     while True:
-        if not basis.extend(kept):
+        if not basis.extend(kept, end):
             residuals.append(math.nan)
             reason = "diverged"
             break
-        values, rotation, estimates = basis.ritz()
+        values, rotation, estimates = basis.ritz(end)
         order = places(values, wanted.which)
         first = order[:k]
         norm = float(values.abs().max())
@@ -115,19 +119,25 @@ def lanczos(
         residuals.append(worst / norm if norm else worst)
         if residuals[-1] <= wanted.tol:
             if m == wanted.order or _same(values[first], locked, norm, wanted):
-                reason = "converged"
-                break
+                if end == m or not _near(values, estimates, order, k):
+                    reason = "converged"
+                    break
+                kept, end = end, m  # the search continues
+                continue
             locked = values[first].sort().values
             if len(residuals) < wanted.limit:
                 basis.restart(first, values, rotation)
                 basis.randomize(k)
-                kept = k
+                kept, end = k, min(m, k + _SEARCH)
                 continue
         if len(residuals) >= wanted.limit:
             break
         done = int((estimates[first] <= wanted.tol * norm).sum())
         kept = min(k + max(done, (m - k) // 3), m - 1 - (m - k) // 4)
+        kept = min(kept, end - 1)
         basis.restart(order[:kept], values, rotation)
+        # A cycle that needs little is shorter.
+        end = m - (m - kept) // 2 if residuals[-1] <= 100 * wanted.tol else m
     if reason == "diverged":
         return RitzPairs(
             torch.full((k,), math.nan, dtype=torch.float64, device="cpu"),
@@ -165,6 +175,13 @@ def _same(values: Tensor, locked: Tensor | None, norm: float, wanted: Wanted) ->
     return bool(((values.sort().values - locked).abs() <= 2 * wanted.tol * norm).all())
 
 
+def _near(values: Tensor, estimates: Tensor, order: Tensor, k: int) -> bool:
+    """Return whether the next value may become one of the requested ones, by its residual."""
+    following = order[k]
+    distance = (values[order[:k]] - values[following]).abs().min()
+    return bool(distance <= estimates[following])
+
+
 class _Basis:
     """An orthonormal basis, and the projection of the operator on it.
 
@@ -185,8 +202,8 @@ class _Basis:
     ) -> None:
         self._function, self._product, self._fresh, self._total = function, product, fresh, total
         self.rows = start.new_empty(size + 1, start.shape[0])
-        wide = torch.complex128 if start.is_complex() else torch.float64
-        self._projection = torch.zeros(size, size, dtype=wide, device="cpu")
+        self._columns = self.rows.mT
+        self._projection = np.zeros((size, size), complex if start.is_complex() else float)
         self._eps = torch.finfo(start.dtype).eps
         self._scale = self._beta = 0.0
         self.unit, self.matvecs = 1.0, 0
@@ -196,35 +213,36 @@ class _Basis:
         torch.div(start, _power_below(peak), out=self.rows[0])
         self.rows[0] /= math.sqrt(float(self._inner(self.rows[:1], self.rows[0]).real))
 
-    def extend(self, kept: int) -> bool:
-        """Fill the basis behind ``kept`` vectors and the next one; False if it diverges."""
-        size = self._projection.shape[0]
-        return all(self._step(at, 0 if at == kept else at - 1) for at in range(kept, size))
+    def extend(self, kept: int, end: int) -> bool:
+        """Extend ``kept`` vectors and the next one to ``end`` vectors; False if it diverges."""
+        return all(self._step(at, 0 if at == kept else at - 1) for at in range(kept, end))
 
-    def ritz(self) -> tuple[Tensor, Tensor, Tensor]:
+    def ritz(self, end: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return Ritz values, ascending, their vectors in the basis, and norms of residuals."""
-        found = self._projection
-        apart = float((found - found.mH).abs().max())
+        found = self._projection[:end, :end]
+        apart = float(abs(found - found.conj().T).max())
         if apart > self._eps ** (1 / 3) * self._scale:
             raise OperandError(
                 f"{self._function}: A must be symmetric (Hermitian); products u^H A v and "
                 f"(A u)^H v differ by {apart / self._scale:.2g} of its norm"
             )
-        values, vectors = torch.linalg.eigh((found + found.mH) / 2)
+        hermitian = torch.from_numpy((found + found.conj().T) / 2)
+        values, vectors = torch.linalg.eigh(hermitian)
         return values, vectors, vectors[-1].abs() * self._beta
 
     def combined(self, rotation: Tensor) -> Tensor:
         """Return combinations of the vectors, as rows."""
-        return rotation.mT.to(self.rows.device, self.rows.dtype) @ self.rows[:-1]
+        turned = rotation.mT.to(self.rows.device, self.rows.dtype)
+        return turned @ self.rows[: len(rotation)]
 
     def restart(self, chosen: Tensor, values: Tensor, rotation: Tensor) -> None:
         """Retain Ritz vectors, and the residual that they share."""
         count = len(chosen)
         self.rows[:count] = self.combined(rotation[:, chosen])
-        self.rows[count] = self.rows[-1]
-        self._projection.zero_()
-        self._projection.diagonal()[:count] = values[chosen].to(self._projection.dtype)
-        self._projection[count, :count] = rotation[-1, chosen] * self._beta
+        self.rows[count] = self.rows[len(rotation)]
+        self._projection[:] = 0
+        self._projection[range(count), range(count)] = values[chosen].numpy()
+        self._projection[count, :count] = rotation[-1, chosen].numpy() * self._beta
 
     def randomize(self, at: int) -> None:
         """Replace the vector after the retained ones by a random one."""
@@ -243,33 +261,34 @@ class _Basis:
             if peak and not 1e-8 < peak < 1e8:
                 self.unit = _power_below(peak)
         following = rows[at + 1]
-        torch.div(image, self.unit, out=following)
+        following.copy_(image)
+        if self.unit != 1:
+            following /= self.unit
         # The product is nearly in the span of two vectors, or of all of them after a restart.
         part = self._inner(rows[first : at + 1], following)
         self._subtract(first, part)
-        along = torch.zeros(at + 1, dtype=part.dtype, device=part.device)
-        along[first:] = part
+        along = self._projection[: at + 1, at]
+        along[:] = 0
+        along[first:] = _array(part)
         beta = 0.0
         for _ in range(_PASSES):
             found = self._inner(rows[: at + 2], following)
-            part, square = found[:-1], found[-1].real.item()
-            inside = float(torch.linalg.vector_norm(part)) ** 2
+            numbers = _array(found)
+            square, inside = float(numbers[-1].real), _square(numbers[:-1])
             if not math.isfinite(square + inside):
                 return False
-            along += part
-            self._subtract(0, part)
+            along += numbers[:-1]
+            self._subtract(0, found[:-1])
             if inside <= square / 4:
                 beta = math.sqrt(square - inside)
                 break
-        wide = along.to(self._projection)
-        self._scale = max(self._scale, float(wide.abs().max()), beta)
+        self._scale = max(self._scale, float(abs(along).max()), beta)
         if beta <= limit * self._scale:  # the span is invariant
             beta = 0.0
             self._replace(at + 1)
         else:
             following /= beta
-        self._projection[: at + 1, at] = wide
-        if at + 1 < self._projection.shape[0]:
+        if at + 1 < len(self._projection):
             self._projection[at + 1, at] = beta
         self._beta = beta
         return True
@@ -282,19 +301,19 @@ class _Basis:
             row /= math.sqrt(self._inner(row[None], row).real.item()) or 1.0
             for _ in range(_PASSES):
                 found = self._inner(self.rows[: at + 1], row)
-                part, square = found[:-1], found[-1].real.item()
-                inside = float(torch.linalg.vector_norm(part)) ** 2
-                self._subtract(0, part, at)
+                numbers = _array(found)
+                square, inside = float(numbers[-1].real), _square(numbers[:-1])
+                self._subtract(0, found[:-1])
                 if square > self._eps and inside <= square / 4:
                     row /= math.sqrt(square - inside)
                     return
         row.zero_()
 
-    def _subtract(self, first: int, part: Tensor, at: int | None = None) -> None:
+    def _subtract(self, first: int, part: Tensor) -> None:
         """Subtract a combination of the rows from ``first`` on from the row after them."""
-        last = first + len(part)
-        row = self.rows[last if at is None else at]
-        torch.addmv(row, self.rows[first:last].mT, part, alpha=-1, out=row)
+        last = first + part.shape[0]
+        row = self.rows[last]
+        torch.addmv(row, self._columns[:, first:last], part, alpha=-1, out=row)
 
     def _inner(self, rows: Tensor, v: Tensor) -> Tensor:
         """Return ``row^H v`` for each row, summed over the ranks."""
@@ -311,6 +330,15 @@ class _Basis:
         parts = torch.view_as_real(v) if v.is_complex() else v
         found = parts.abs().max().double() if v.numel() else parts.new_zeros(()).double()
         return float(found if self._total is None else self._total(found))
+
+
+def _array(numbers: Tensor) -> Any:
+    """Return a small tensor as an array in double precision."""
+    return widest(numbers.cpu()).resolve_conj().numpy()
+
+
+def _square(numbers: Any) -> float:
+    return float(np.vdot(numbers, numbers).real)
 
 
 def _power_below(peak: float) -> float:

@@ -22,11 +22,10 @@ from typing import Literal, TypeAlias
 
 from torch import Tensor
 
-from trnfft._library import kernels_wanted, no_kernel
 from trnfft._paths.arguments import Dims, Norm, along, axes
 from trnfft._paths.kinds import Opened, Spectrum, closed, closed_real, opened
 from trnfft._paths.trigonometric import Fourier, trigonometric
-from trnfft.transforms import transform
+from trnfft.transforms import fourier_of_kernels
 from trnsci.core.errors import FlagError, ShapeError
 
 __all__ = ["dct", "dctn", "dst", "dstn", "idct", "idctn", "idst", "idstn"]
@@ -179,18 +178,6 @@ def idstn(
     return _computed_nd("idstn", input, type, s, dim, norm, orthogonalize)
 
 
-def _of_kernels(function: str) -> Fourier | None:
-    """Return the Fourier transforms on kernels of ``doublefloat``; None where there is no kernel.
-
-    At other levels a cosine transform on torch is faster than a launch and its products by torch.
-    """
-    choice = kernels_wanted()
-    if choice is not None and choice.widening and choice.path != "pytorch":
-        return lambda kind, x, n, norm: transform(kind, x, n, -1, norm)
-    no_kernel(function)
-    return None
-
-
 def _computed(
     function: str,
     input: Spectrum,
@@ -200,7 +187,7 @@ def _computed(
     norm: Norm,
     orthogonalize: bool | None,
 ) -> Spectrum:
-    fourier = _of_kernels(function)
+    fourier = fourier_of_kernels(function)
     held = opened(function, input, on_torch=True)
     n, dim = along(function, held.x, n, dim, norm)
     return _transformed(function, held, type, [n], [dim], norm, orthogonalize, fourier)
@@ -215,7 +202,7 @@ def _computed_nd(
     norm: Norm,
     orthogonalize: bool | None,
 ) -> Spectrum:
-    fourier = _of_kernels(function)
+    fourier = fourier_of_kernels(function)
     held = opened(function, input, on_torch=True)
     sizes, dims = axes(function, held.x, s, dim, norm)
     return _transformed(function, held, type, sizes, dims, norm, orthogonalize, fourier)

@@ -24,10 +24,11 @@ from torch import Tensor
 from torch.compiler import is_compiling
 
 from trnfft._complex.arguments import NATIVE
-from trnfft._library import no_kernel
 from trnfft._paths.arguments import along
 from trnfft._paths.kinds import closed_real, opened_real
+from trnfft._paths.trigonometric import by_torch
 from trnfft._planning.tables import cacheable
+from trnfft.transforms import fourier_of_kernels
 from trnsci.core.errors import ShapeError
 from trnsci.core.interop import constant_to_compile
 from trnsci.core.numbers.constants import Constants
@@ -64,13 +65,11 @@ def fht(a: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0
         >>> torch.allclose(found, r**2 * torch.exp(-(r**2) / 2), atol=1e-4)
         True
     """
-    no_kernel("fht")
     return _computed("fht", a, dln, mu, offset, bias)
 
 
 def ifht(A: Tensor, dln: float, mu: float, offset: float = 0.0, bias: float = 0.0) -> Tensor:
     """Return the inverse of :func:`fht` with the same arguments, errors and warnings."""
-    no_kernel("ifht")
     return _computed("ifht", A, dln, mu, offset, bias)
 
 
@@ -86,6 +85,7 @@ def fhtoffset(dln: float, mu: float, initial: float = 0.0, bias: float = 0.0) ->
 
 
 def _computed(name: str, a: Tensor, dln: float, mu: float, offset: float, bias: float) -> Tensor:
+    fourier = fourier_of_kernels(name) or by_torch
     held = opened_real(name, a, "a" if name == "fht" else "A", on_torch=True)
     x: Tensor = held.x
     n, _ = along(name, x, None, -1, None)
@@ -105,14 +105,14 @@ def _computed(name: str, a: Tensor, dln: float, mu: float, offset: float, bias: 
         x = x * _powers(x, n, bias * dln, bias * offset if inverse else 0.0, 1 if inverse else -1)
     if not x.numel():  # an empty batch, for which MKL raises
         return closed_real(x, held)
-    bins = torch.fft.rfft(x)
+    bins = fourier("rfft", x, None, None)
     if inverse:
         # A bin whose coefficient is zero is set to zero.
         inverted = torch.where(u == 0, 0, 1 / torch.where(u == 0, 1, u.conj()))
         bins = bins * inverted
     else:
         bins = bins * u
-    y = torch.fft.irfft(bins, n).flip(-1)
+    y = fourier("irfft", bins, n, None).flip(-1)
     if bias:
         y = y * _powers(y, n, bias * dln, 0.0 if inverse else bias * offset, 1 if inverse else -1)
     return closed_real(y, held)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from trnfft._complex.arguments import has_complex
-from trnfft._library import LIBRARY, kernels_wanted
+from trnfft._library import LIBRARY, kernels_wanted, no_kernel
 from trnfft._paths.arguments import HALF_SPECTRUM, NORMS, REAL_INPUT, Norm, along
 from trnfft._paths.empty import empty_result, is_empty
 from trnfft._paths.interleaved import (
@@ -32,6 +32,7 @@ from trnfft._paths.interleaved import (
 from trnfft._paths.kinds import Spectrum, closed, closed_real, opened, opened_real, stored
 from trnfft._paths.precision import operand_dtype
 from trnfft._paths.scipy_fft import SHORTEST, scipy_vector
+from trnfft._paths.trigonometric import Fourier
 from trnfft._planning.doublefloat import doublefloat_plan
 from trnfft._planning.recipe import FFTAlgorithm, Recipe, recipe
 from trnfft.complex_tensor import ComplexTensor
@@ -208,6 +209,19 @@ def transform(kind: str, x: Any, n: int | None, dim: int, norm: Norm) -> Any:
     if has_complex(x.device):
         return _on_torch(kind, x, n, dim, norm)
     return on_host(_on_torch, kind, x, n, dim, norm)
+
+
+def fourier_of_kernels(function: str) -> Fourier | None:
+    """Return the transforms along the last dimension on kernels of ``doublefloat``.
+
+    At other levels the result is None, and it is reported that the function has no kernel: what a
+    caller makes of transforms is faster by torch than a launch and its own products by torch.
+    """
+    choice = kernels_wanted()
+    if choice is not None and choice.widening and choice.path != "pytorch":
+        return lambda kind, x, n, norm: transform(kind, x, n, -1, norm)
+    no_kernel(function)
+    return None
 
 
 def _on_torch(kind: str, x: Tensor, n: int | None, dim: int, norm: Norm) -> Tensor:

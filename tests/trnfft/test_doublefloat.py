@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.fft
 import torch
 
 import trnfft
@@ -179,6 +180,15 @@ def test_cosine_transforms_of_several_dimensions():
     rows = np.stack([sums(row, False, 2) for row in x.numpy()])
     want = np.stack([sums(column, False, 2) for column in rows.T]).T
     assert relative_error(got, want) <= LIMIT
+
+
+@each_case("name", ["fht", "ifht"])
+def test_hankel_transforms(name):
+    x = operand("rfft", 2, 100)
+    with launched(KERNEL):
+        got = getattr(trnfft, name)(x, 0.1, 1.0)
+    want = getattr(scipy.fft, name)(x.numpy(), 0.1, 1.0)
+    assert relative_error(got, want) <= 2 * LIMIT  # two transforms
 
 
 @each_case("complex_window", [False, True])

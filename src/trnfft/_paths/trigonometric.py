@@ -61,14 +61,15 @@ def trigonometric(
         return x.movedim(-1, dim)
     if orthogonalize:
         x = _scaled_points(x, sine, type)
-    y = (_sine if sine else _cosine)(x, type, fourier or _by_torch)
+    y = (_sine if sine else _cosine)(x, type, fourier or by_torch)
     if orthogonalize:
         y = _scaled_bins(y, sine, type)
     scale = _scale(n, sine, type, norm)
     return (y if scale == 1 else y * scale).movedim(-1, dim)
 
 
-def _by_torch(kind: str, x: Tensor, n: int | None, norm: Norm) -> Tensor:
+def by_torch(kind: str, x: Tensor, n: int | None, norm: Norm) -> Tensor:
+    """Return a Fourier transform of torch along the last dimension."""
     function: Callable[..., Tensor] = getattr(torch.fft, kind)
     return function(x, n, norm=norm)
 

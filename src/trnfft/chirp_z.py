@@ -95,6 +95,7 @@ def czt(
     return closed((sums[..., :m] * last).movedim(-1, dim), held)
 
 
+@constant_to_compile
 def _number(name: str, value: complex) -> complex:
     if isinstance(value, bool) or not isinstance(value, (int, float, complex, np.number)):
         raise DTypeError(f"czt: {name} must be a number, got {type(value).__name__}")

@@ -112,7 +112,7 @@ def _sum_in_float32(product: Tensor, beta: Number, accumulator: Tensor) -> Tenso
         return torch.add(product.float(), accumulator.float(), alpha=beta).to(product.dtype)
     result = torch.empty_like(product)
     operands = product, accumulator.expand_as(product), result
-    for part, added, total in zip(*(x.split(rows) for x in operands), strict=True):
+    for part, added, total in zip(*(torch.split(x, rows) for x in operands), strict=True):
         total.copy_(torch.add(part.float(), added.float(), alpha=beta))
     return result
 

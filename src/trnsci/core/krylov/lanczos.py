@@ -137,8 +137,7 @@ def lanczos(
         kept = min(k + max(done, (m - k) // 3), m - 1 - (m - k) // 4)
         kept = min(kept, end - 1)
         basis.restart(order[:kept], values, rotation)
-        # A cycle that needs little is shorter.
-        end = m - (m - kept) // 2 if residuals[-1] <= 100 * wanted.tol else m
+        end = m
     if reason == "diverged":
         return RitzPairs(
             torch.full((k,), math.nan, dtype=torch.float64, device="cpu"),

@@ -41,7 +41,7 @@ __all__ = ["BoundedEigenpairs", "LanczosInfo", "SingularTriplets", "eigsh", "svd
 
 _USUAL = 34
 """Vectors of the basis beyond k, by default: more take longer to orthogonalize, fewer restart."""
-_INVERSE = 14
+_INVERSE = 24
 """The same for a shifted inverse, whose values are far apart, and whose products take long."""
 _DIGITS = 16
 """Multiple of eps that the residual estimates of Ritz pairs reach."""
@@ -130,7 +130,7 @@ def eigsh(
         n: Order of A, if A is an operator without a shape and there is no v0.
         v0: First vector (n,), which also gives the dtype of an operator; None for a random one.
         ncv: Number of basis vectors; None for ``max(2 k + 1, k + 34)``, with sigma for
-            ``max(2 k + 1, k + 14)``, at most n.
+            ``max(2 k + 1, k + 24)``, at most n.
         max_iter: Limit of restarts; ``maxiter`` is accepted too.
         tol: Tolerance of the residual norm relative to the largest magnitude of an eigenvalue of A,
             or of its shifted inverse; None, and anything below, for 16 eps.

@@ -117,8 +117,9 @@ def lanczos(
         norm = float(values.abs().max())
         worst = float(estimates[first].max())
         residuals.append(worst / norm if norm else worst)
-        if residuals[-1] <= wanted.tol:
-            if m == wanted.order or _same(values[first], locked, norm, wanted):
+        goal = max(wanted.tol * norm, 2 * basis.noise)
+        if worst <= goal:
+            if m == wanted.order or _same(values[first], locked, goal):
                 if end == m or not _near(values, estimates, order, k):
                     reason = "converged"
                     break
@@ -132,12 +133,11 @@ def lanczos(
                 continue
         if len(residuals) >= wanted.limit:
             break
-        done = int((estimates[first] <= wanted.tol * norm).sum())
+        done = int((estimates[first] <= goal).sum())
         kept = min(k + max(done, (m - k) // 3), m - 1 - (m - k) // 4)
         kept = min(kept, end - 1)
         basis.restart(order[:kept], values, rotation)
-        # A cycle that needs little is shorter.
-        end = m - (m - kept) // 2 if residuals[-1] <= 100 * wanted.tol else m
+        end = m
     if reason == "diverged":
         return RitzPairs(
             torch.full((k,), math.nan, dtype=torch.float64, device="cpu"),
@@ -168,11 +168,11 @@ def places(values: Tensor, which: Which) -> Tensor:
     return torch.stack([up.flip(0), up], 1).flatten()[: len(values)]  # the largest, the smallest
 
 
-def _same(values: Tensor, locked: Tensor | None, norm: float, wanted: Wanted) -> bool:
+def _same(values: Tensor, locked: Tensor | None, goal: float) -> bool:
     """Return whether a cycle with a random vector has found the values before it again."""
     if locked is None:
         return False
-    return bool(((values.sort().values - locked).abs() <= 2 * wanted.tol * norm).all())
+    return bool(((values.sort().values - locked).abs() <= 2 * goal).all())
 
 
 def _near(values: Tensor, estimates: Tensor, order: Tensor, k: int) -> bool:
@@ -189,6 +189,7 @@ class _Basis:
         rows: The vectors and, as the last row, the normalized residual; this rank's elements.
         unit: Power of two by which products are divided, so that squares do not overflow.
         matvecs: Number of products.
+        noise: Asymmetry of the projection: residuals of inexact products do not decrease below it.
     """
 
     def __init__(
@@ -205,7 +206,7 @@ class _Basis:
         self._columns = self.rows.mT
         self._projection = np.zeros((size, size), complex if start.is_complex() else float)
         self._eps = torch.finfo(start.dtype).eps
-        self._scale = self._beta = 0.0
+        self._scale = self._beta = self.noise = 0.0
         self.unit, self.matvecs = 1.0, 0
         peak = self._peak(start)
         if not 0 < peak < math.inf:
@@ -220,7 +221,7 @@ class _Basis:
     def ritz(self, end: int) -> tuple[Tensor, Tensor, Tensor]:
         """Return Ritz values, ascending, their vectors in the basis, and norms of residuals."""
         found = self._projection[:end, :end]
-        apart = float(abs(found - found.conj().T).max())
+        apart = self.noise = float(abs(found - found.conj().T).max())
         if apart > self._eps ** (1 / 3) * self._scale:
             raise OperandError(
                 f"{self._function}: A must be symmetric (Hermitian); products u^H A v and "

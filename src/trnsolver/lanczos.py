@@ -32,9 +32,9 @@ from trnsci.core.krylov.runs import Product
 from trnsci.core.krylov.threads import few_threads
 from trnsci.core.numbers.conversions import widest
 from trnsci.core.numbers.values import STEPS, power_below, untraced
-from trnsolver._eigen.operands import Operand, operand_of, shifted_inverse, square
-from trnsolver._eigen.pair_derivatives import Pairs, with_derivatives
 from trnsolver._eigen.quality import InformedPairs
+from trnsolver._lanczos.operands import Operand, operand_of, shifted_inverse, square
+from trnsolver._lanczos.pair_derivatives import Pairs, with_derivatives
 from trnsolver._paths.arguments import chosen, in_full_precision, restored
 
 __all__ = ["BoundedEigenpairs", "LanczosInfo", "SingularTriplets", "eigsh", "svds"]

@@ -1,0 +1,1 @@
+"""Operands and derivatives of the Lanczos functions."""

@@ -232,7 +232,7 @@ def svds(
 
     Example:
         >>> U, s, Vh = svds(torch.diag(torch.arange(1.0, 101.0)), 2)
-        >>> s
+        >>> s.round()
         tensor([100.,  99.])
     """
     checked_action("svds", on_failure)

@@ -1,1 +1,1 @@
-"""Operands of the Lanczos method, and derivatives of a few pairs."""
+"""Operands and derivatives of the Lanczos functions."""

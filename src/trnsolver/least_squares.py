@@ -133,7 +133,7 @@ def lstsq(
         restored(solution, A.dtype),
         restored(left_over, A.dtype),
         rank,
-        restored(s, A.dtype) if singular_values else None,
+        restored(s, A.dtype) if singular_values and s is not None else None,
     )
 
 

@@ -78,9 +78,9 @@ def _pairs(function: str, a: Tensor, vectors: bool = True) -> tuple[Tensor, Tens
     if inert(a) or not a.numel():
         return w, v
     fixed_w, fixed_v = w.detach(), v.detach()
-    w = _Checked.apply(w, lambda: _has_basis(function, fixed_v))
+    w = _checked(w, lambda: _has_basis(function, fixed_v))
     if vectors:
-        v = _Checked.apply(v, lambda: _are_apart(function, fixed_w))
+        v = _checked(v, lambda: _are_apart(function, fixed_w))
     return w, v
 
 
@@ -121,6 +121,11 @@ class _Checked(torch.autograd.Function):
     def jvp(ctx: Any, tangent: Tensor, check: None) -> Tensor:
         ctx.check()
         return tangent.clone()
+
+
+def _checked(value: Tensor, check: Callable[[], None]) -> Tensor:
+    found: Tensor = _Checked.apply(value, check)  # type: ignore[no-untyped-call]
+    return found
 
 
 def _hidden(value: Tensor) -> bool:

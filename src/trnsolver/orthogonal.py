@@ -111,7 +111,8 @@ def qr(A: Tensor, pivoting: bool = False) -> QRFactors | PivotedQR:
     if not pivoting:
         return QRFactors(*restored_parts(run_qr(work), A))
     q, r, order = _pivoted(work)
-    return PivotedQR(*restored_parts((q, r), A), order)
+    q, r = restored_parts((q, r), A)
+    return PivotedQR(q, r, order)
 
 
 @in_full_precision

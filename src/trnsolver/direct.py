@@ -13,7 +13,7 @@ from torch import Tensor
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.iterations import OnFailure
 from trnsci.core.numbers.values import inert
-from trnsolver._factors.systems import refined_determinant, refined_solution
+from trnsolver._doublefloat.operations import refined_determinant, refined_solution
 from trnsolver._library import LIBRARY, kernels_wanted, no_kernel
 from trnsolver._paths.arguments import (
     columns_of,

@@ -14,7 +14,7 @@ import torch
 import trnsolver
 from trnsci.core.testing import random_tensor
 from trnsci.core.testing.contract import DerivativeContract, Sample
-from trnsolver._factors.systems import refined_solution
+from trnsolver._doublefloat.operations import refined_solution
 from trnsolver._library import LIBRARY
 from trnsolver._paths.arguments import in_full_precision
 from trnsolver.factored import CholeskyFactor, PivotedLU

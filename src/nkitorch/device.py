@@ -109,10 +109,16 @@ def set_up() -> None:
     """Make "neuron" a device of torch in this process; a second call changes nothing.
 
     Raises:
-        ImportError: Another extension has already defined a device.
+        ImportError: Another extension has already defined a device, or the process has CUDA.
     """
     if _LIBRARIES:
         return
+    if torch.cuda.device_count():
+        # With another one registered, torch's engine ends in an assertion on tensors of CUDA.
+        raise ImportError(
+            "nkitorch: this process has CUDA, and torch differentiates on one kind of accelerator; "
+            'run with CUDA_VISIBLE_DEVICES="" to use the simulated device'
+        )
     if device_name() != "privateuseone":
         raise ImportError(
             f"nkitorch: this process already has the device {device_name()!r} of another "

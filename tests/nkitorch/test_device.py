@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.testing import assert_close
 
+from fresh_process import printed_after
 from nkitorch import interop
 from nkitorch.memory import to_host, to_neuron
 
@@ -290,3 +291,18 @@ def test_lazy_conjugation_and_negation():
     assert_close(there.conj().imag.cpu(), x.conj().imag.resolve_neg())
     assert_close((there.conj() @ there.mT).cpu(), x.conj() @ x.mT)
     assert_close(torch.fft.hfft(there).cpu(), torch.fft.hfft(x))
+
+
+def test_the_device_is_refused_beside_cuda():
+    code = """
+import nkisim, torch
+torch.cuda.device_count = lambda: 1
+with warnings.catch_warnings(record=True) as found:
+    warnings.simplefilter("always")
+    nkisim.install()
+print(json.dumps([str(found[0].message), hasattr(torch, "neuron")]))
+"""
+    message, is_there = printed_after("torch", code)
+    assert "this process has CUDA" in message
+    assert 'CUDA_VISIBLE_DEVICES=""' in message
+    assert not is_there

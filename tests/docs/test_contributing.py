@@ -172,7 +172,7 @@ def function(example):
         f"{tests}/test_arguments.py", refusal, before="    (lambda: trnblas.swap(ones(3)"
     )
     row = "| `hadamard(x, y)` | x[i] y[i] for every i |\n"
-    example.insert("docs/libraries/trnblas.md", row, before="| `swap(x, y)` |")
+    example.insert("docs/libraries/trnblas.md", row, before="| `swap(x, y)`, `copy(x)` |")
     yield from made(example, "tools/gen_coverage.py")
     yield f"{contract} {tests}/test_arguments.py", None
     yield tables, None

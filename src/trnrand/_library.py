@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from trnsci.core.backend.library import Library  # first: it reports how to install torch
+
+# isort: split
 from trnrand.errors import FlagError
 from trnsci.core import errors
 from trnsci.core.arguments import also_spelled
-from trnsci.core.backend.library import Library
 from trnsci.core.errors import BackendError
 
 

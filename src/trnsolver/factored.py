@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
+from trnsci.core.arguments import floating
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.errors import DTypeError
+from trnsci.core.errors import DTypeError, ShapeError
 from trnsci.core.examples import Example, example
 from trnsci.core.numbers.planes import real_length
 from trnsci.core.numbers.values import concrete, only_finite
@@ -104,6 +105,12 @@ def lu_solve(factors: PivotedLU, B: Tensor, *, trans: str = "N") -> Tensor:
         FlagError: ``trans`` is none of the three.
     """
     _kind("lu_solve", factors, PivotedLU, "lu_factor")
+    floating("lu_solve", "factors", factors.LU)
+    if factors.rows.shape != factors.LU.shape[:-1]:
+        raise ShapeError(
+            f"lu_solve: factors must be of matrices {tuple(factors.LU.shape)} and their rows, "
+            f"got rows of shape {tuple(factors.rows.shape)}"
+        )
     chosen("lu_solve", "trans", trans, ("N", "T", "C"))
     right, vectors = right_side("lu_solve", factors.LU, B)
     columns = columns_of(right, vectors)
@@ -147,6 +154,7 @@ def cholesky_solve(factor: CholeskyFactor, B: Tensor) -> Tensor:
         tensor([1., 1.])
     """
     _kind("cholesky_solve", factor, CholeskyFactor, "cho_factor")
+    floating("cholesky_solve", "factor", factor.L)
     right, vectors = right_side("cholesky_solve", factor.L, B)
     found = run_cholesky_solve(working(factor.L), columns_of(right, vectors))
     return restored(found.squeeze(-1) if vectors else found, B.dtype)

@@ -217,7 +217,7 @@ def _entries(
     """Return diagonals as tensors of one dtype on one device."""
     tensors = [d for d in diagonals if isinstance(d, Tensor)]
     for other in tensors[1:] if dtype is None or device is None else ():
-        agree("diags", "a diagonal", tensors[0], "another", other)
+        agree("diags", "one of diagonals", tensors[0], "another", other)
     if device is None and tensors:
         device = tensors[0].device
     try:
@@ -229,10 +229,10 @@ def _entries(
         parts = [part.to(dtype) for part in parts]
     except (TypeError, ValueError, RuntimeError):
         raise DTypeError(
-            "diags: a diagonal must be a tensor, a sequence of numbers or a number"
+            "diags: diagonals must be tensors, sequences of numbers or numbers"
         ) from None
     for part in parts:
-        floating("diags", "a diagonal", part)
+        floating("diags", "diagonals", part)
     return parts
 
 

@@ -185,7 +185,7 @@ REFUSED = {
     ),
     "outside": (lambda: ts.diags(1.0, 5, (3, 3)), "offset 5 must have the 0 elements"),
     "half an offset": (lambda: ts.diags(1.0, 0.5, (3, 3)), "offsets must be an integer, got float"),
-    "words": (lambda: ts.diags("ab", 0), "a diagonal must be a tensor, a sequence of numbers or"),
+    "words": (lambda: ts.diags("ab", 0), "diagonals must be tensors, sequences of numbers or"),
     "integers": (lambda: ts.diags(torch.tensor([1, 2])), "must be floating point or complex"),
     "dtypes": (
         lambda: ts.diags([torch.ones(2), torch.ones(2).double()], [0, 1]),

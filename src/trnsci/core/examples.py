@@ -117,7 +117,8 @@ def _converted(values: Any, dtype: torch.dtype, other: torch.dtype) -> Any:
     if isinstance(values, dict):
         return {key: _converted(value, dtype, other) for key, value in values.items()}
     if isinstance(values, (tuple, list)):
-        return type(values)(_converted(value, dtype, other) for value in values)
+        parts = [_converted(value, dtype, other) for value in values]
+        return type(values)(*parts) if hasattr(values, "_fields") else type(values)(parts)
     found = _dtypes(values)
     if not found or not (found[0].is_floating_point or found[0].is_complex):
         return copy.deepcopy(values)

@@ -16,7 +16,7 @@ from torch.compiler import is_compiling
 
 from trnsci.core.backend.derivatives import make_node
 from trnsci.core.interop import constant_to_compile
-from trnsci.core.numbers.values import inert
+from trnsci.core.numbers.values import inert, one_cotangent
 from trnsolver._paths.batches import folded
 
 
@@ -50,7 +50,10 @@ class HostRoutine:
 
     def __call__(self, *args: Any) -> Any:
         """Return the results, with derivatives."""
-        if inert(*(arg for arg in args if isinstance(arg, torch.Tensor))):
+        tensors = [arg for arg in args if isinstance(arg, torch.Tensor)]
+        if not is_compiling():
+            one_cotangent(f"trnsolver.{self.name}", *tensors)
+        if inert(*tensors):
             return self._run(*args)
         self.register()
         return self._operator(*args) if is_compiling() else self._node(*args)

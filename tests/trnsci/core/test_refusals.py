@@ -13,6 +13,7 @@ from torch.func import grad, jvp, vmap
 
 import trnblas
 import trnsolver
+import trnsparse
 import trntensor
 from required import on_simulator, requiring
 from trnsci import precision
@@ -31,7 +32,7 @@ def recorded():
     """The refusals that are warned about, on the simulator."""
     found = []
     with warnings.catch_warnings(record=True, action="always") as caught:
-        with on_simulator("trnblas", "trnsolver", "trntensor"):
+        with on_simulator("trnblas", "trnsolver", "trnsparse", "trntensor"):
             yield found
         found += [one for one in caught if one.category is NkiRefusalWarning]
 
@@ -88,12 +89,13 @@ def test_once_for_each_function_and_reason_but_counted_each_time():
 
 def test_a_level_without_a_kernel_is_a_reason():
     x = SPD.float()
+    matrix = trnsparse.from_dense(x)
     with recorded() as found, precision("doublefloat"):
-        trnsolver.eigh(x)
-        trnsolver.eigh(x)
+        trnsparse.spmm(matrix, x)
+        trnsparse.spmm(matrix, x)
     assert texts(found) == [
-        "trnsolver.eigh: torch computes the result (the kernel does not have precision "
-        "'doublefloat'); TRNSOLVER_REQUIRE_NKI=1 raises instead"
+        "trnsparse.spmm: torch computes the result (the kernel does not have precision "
+        "'doublefloat'); TRNSPARSE_REQUIRE_NKI=1 raises instead"
     ]
 
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.linalg import solve_triangular
 
+from trnblas import trsm
 from trnsci.core.arguments import floating
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
@@ -20,9 +21,10 @@ from trnsci.core.examples import Example, example
 from trnsci.core.numbers.planes import real_length
 from trnsci.core.numbers.values import concrete, only_finite
 from trnsci.core.testing import random_tensor
-from trnsolver._library import kernels_wanted
+from trnsolver._library import LIBRARY, kernels_wanted
 from trnsolver._paths import batches
 from trnsolver._paths.arguments import (
+    at_level,
     batch_of,
     batch_shape,
     chosen,
@@ -32,7 +34,6 @@ from trnsolver._paths.arguments import (
     right_side,
     singular,
     square_matrix,
-    working,
 )
 from trnsolver.factor import LU, run_cholesky
 
@@ -114,7 +115,7 @@ def lu_solve(factors: PivotedLU, B: Tensor, *, trans: str = "N") -> Tensor:
     chosen("lu_solve", "trans", trans, ("N", "T", "C"))
     right, vectors = right_side("lu_solve", factors.LU, B)
     columns = columns_of(right, vectors)
-    lu = working(factors.LU)
+    lu = at_level(factors.LU)
     columns = columns.conj() if trans == "T" else columns
     found = run_lu_solve(PivotedLU(lu, *factors[1:]), columns, trans != "N")
     found = found.conj().resolve_conj() if trans == "T" else found
@@ -156,7 +157,7 @@ def cholesky_solve(factor: CholeskyFactor, B: Tensor) -> Tensor:
     _kind("cholesky_solve", factor, CholeskyFactor, "cho_factor")
     floating("cholesky_solve", "factor", factor.L)
     right, vectors = right_side("cholesky_solve", factor.L, B)
-    found = run_cholesky_solve(working(factor.L), columns_of(right, vectors))
+    found = run_cholesky_solve(at_level(factor.L), columns_of(right, vectors))
     return restored(found.squeeze(-1) if vectors else found, B.dtype)
 
 
@@ -178,7 +179,8 @@ def run_lu_factor(function: str, a: Tensor) -> PivotedLU:
     pivots of a graded matrix are not zero in float32.
     """
     scales = None
-    if kernels_wanted() and a.numel():
+    choice = kernels_wanted()
+    if choice is not None and choice.path != "pytorch" and a.numel():
         rows = _powers(a.detach().abs().amax(-1, keepdim=True))
         scales = rows, _powers((a.detach() / rows).abs().amax(-2, keepdim=True))
         p, lower, upper = LU.of(a / scales[0] / scales[1])
@@ -235,6 +237,8 @@ def _solved(factor: Tensor, columns: Tensor, pivoted: bool, adjoint: bool) -> Te
     batch = batch_shape(factor, columns)
     factor = factor.expand(*batch, *factor.shape[-2:])
     columns = columns.expand(*batch, *columns.shape[-2:])
+    if LIBRARY.widening():
+        return _by_levels(factor, columns, pivoted, adjoint)
     found: Tensor = TRIANGLES(batch_of(factor), batch_of(columns), pivoted, adjoint)
     return found.reshape(columns.shape)
 
@@ -256,6 +260,18 @@ def _by_triangles(factor: Tensor, columns: Tensor, pivoted: bool, adjoint: bool)
         return solve_triangular(factor.mH, inner, upper=True, unitriangular=True)
     inner = solve_triangular(factor, columns, upper=False, unitriangular=True)
     return solve_triangular(factor, inner, upper=True)
+
+
+def _by_levels(factor: Tensor, columns: Tensor, pivoted: bool, adjoint: bool) -> Tensor:
+    """Return what ``_by_triangles`` does, by two solutions of trnblas, which has the levels."""
+    if not pivoted:
+        inner = trsm(1.0, factor, columns, uplo="lower")
+        return trsm(1.0, factor, inner, uplo="lower", trans="C")
+    if adjoint:
+        inner = trsm(1.0, factor, columns, uplo="upper", trans="C")
+        return trsm(1.0, factor, inner, uplo="lower", trans="C", diag="unit")
+    inner = trsm(1.0, factor, columns, uplo="lower", diag="unit")
+    return trsm(1.0, factor, inner, uplo="upper")
 
 
 def _split(factor: Tensor) -> tuple[Tensor, Tensor]:

@@ -31,6 +31,8 @@ def tensors(result):
 def wide(value):
     if isinstance(value, torch.Tensor) and value.is_floating_point():
         return value.double()
+    if hasattr(value, "_fields"):  # factors
+        return type(value)(*map(wide, value))
     return value
 
 

@@ -335,7 +335,7 @@ class _Basis:
 
 def _array(numbers: Tensor) -> Any:
     """Return a small tensor as an array in double precision."""
-    return widest(numbers.cpu()).resolve_conj().numpy()
+    return np.array(widest(numbers).tolist())  # torch.func wraps tensors, which NumPy cannot read
 
 
 def _square(numbers: Any) -> float:

@@ -20,7 +20,7 @@ from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ConvergenceError, DerivativeError
 from trnsci.core.errors.matrices import TorchLinAlgError
 from trnsci.core.examples import Case
-from trnsci.core.numbers.conversions import array_of, widest
+from trnsci.core.numbers.conversions import array_of, complex_dtype, widest
 from trnsci.core.numbers.planes import embedded, parts
 from trnsci.core.numbers.values import concrete, finite, inert, only_finite, untraced
 from trnsci.core.testing import random_tensor
@@ -140,7 +140,7 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
     if not inert(work):
         raise DerivativeError("schur: A must not be differentiated or traced")
     finite("schur", "A", work)
-    dtype = work.dtype.to_complex() if output == "complex" else work.dtype
+    dtype = complex_dtype(work.dtype) if output == "complex" else work.dtype
     host = work.cpu().to(dtype)
     if work.ndim == 2:
         t, q = _schur_form(array_of(host))

@@ -24,7 +24,7 @@ from trnsci.core.errors import (
     ShapeError,
     SingularMatrixError,
 )
-from trnsci.core.numbers.conversions import real_dtype, widest
+from trnsci.core.numbers.conversions import complex_dtype, real_dtype, widest
 from trnsci.core.numbers.values import autocast_on, finite, only_finite
 from trnsolver._library import LIBRARY
 
@@ -52,7 +52,7 @@ def restored(value: Tensor, dtype: torch.dtype) -> Tensor:
     if dtype not in _NARROW and value.dtype not in _DOUBLE:
         return value
     if value.is_complex():
-        return value.to(dtype if dtype.is_complex else dtype.to_complex())
+        return value.to(complex_dtype(dtype))
     return value.to(real_dtype(dtype))
 
 

@@ -54,6 +54,7 @@ _REAL = {
     torch.complex64: torch.float32,
     torch.complex128: torch.float64,
 }
+_COMPLEX = {real: kind for kind, real in _REAL.items()} | {torch.bfloat16: torch.complex64}
 
 
 def dtype_name(dtype: torch.dtype | str) -> str:
@@ -67,6 +68,14 @@ def real_dtype(dtype: torch.dtype) -> torch.dtype:
     Equal to ``dtype.to_real()``, which torch.compile cannot trace.
     """
     return _REAL.get(dtype, dtype)
+
+
+def complex_dtype(dtype: torch.dtype) -> torch.dtype:
+    """Return the complex dtype with parts of a real dtype; a complex dtype is returned unchanged.
+
+    Equal to ``dtype.to_complex()``, which torch.compile cannot trace.
+    """
+    return _COMPLEX.get(dtype, dtype)
 
 
 def widest(x: torch.Tensor) -> torch.Tensor:

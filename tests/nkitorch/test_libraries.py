@@ -24,6 +24,8 @@ def library_of(name):
 def moved(value, to):
     if isinstance(value, dict):
         return {key: moved(part, to) for key, part in value.items()}
+    if hasattr(value, "_fields"):  # factors
+        return type(value)(*(moved(part, to) for part in value))
     if type(value) in (tuple, list):
         return type(value)(moved(part, to) for part in value)
     return value.to(to) if hasattr(value, "to") else value

@@ -92,7 +92,7 @@ def test_what_files_print_is_apart_from_the_report(server, tmp_path):
 
 def running(server, most):
     """The children of the warm process after some time in which there may be more than most."""
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         children = psutil.Process(server._process.pid).children(recursive=True)
         left = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]

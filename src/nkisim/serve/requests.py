@@ -169,9 +169,14 @@ class _Channel:
     def end(self) -> None:
         """End the child and the processes that it started, unless it has ended."""
         with contextlib.suppress(OSError, ValueError):
-            if not self.closed and not self.received:
-                self.socket.settimeout(1.0)
-                self.received += self.socket.recv(64)
+            deadline = time.monotonic() + 5.0
+            # A thread that still reads may receive the process id instead of this loop.
+            while not (self.closed or self.received) and time.monotonic() < deadline:
+                self.socket.settimeout(0.05)
+                with contextlib.suppress(TimeoutError):
+                    data = self.socket.recv(64)
+                    self.received += data
+                    self.closed = not data
             if not self.closed:
                 os.killpg(int(self.received.partition(b"\n")[0]), signal.SIGKILL)
         with contextlib.suppress(OSError):

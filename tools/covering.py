@@ -27,7 +27,7 @@ from _pytest.assertion import rewrite
 ROOT = Path.cwd()
 SOURCES = str(ROOT / "src") + "/"
 # Files with functions that numba compiles, also for loops in other files.
-COMPILED = re.compile(r"compiled|trnrand/engines\.py$")
+COMPILED = re.compile(r"compiled|trnrand/(engines|_stream/series)\.py$")
 
 called: set[str] = set()
 

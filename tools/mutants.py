@@ -11,13 +11,15 @@ First the tests run once without a fault, to record the functions that each of t
 first those that call the changed function, ordered by the number of other calls, then those that
 call anything of its module, then those that start a process. Tests that detected faults run once
 more without any. A timeout counts as detected and is marked. ``--record`` appends each outcome to a
-file and skips outcomes that the file already has.
+file and skips outcomes that the file already has. ``--jobs`` processes take a fault each, and each
+has a copy of its own.
 """
 
 import argparse
 import ast
 import importlib
 import json
+import multiprocessing
 import os
 import random
 import re
@@ -30,6 +32,7 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -51,6 +54,7 @@ PACKAGES = {
     "nkisim.isa": ("src/nkisim/isa", "tests/nkisim"),
     "nkisim.memory": ("src/nkisim/memory", "tests/nkisim"),
     "nkisim.machine": ("src/nkisim/machine", "tests/nkisim"),
+    "nkisim.profiling": ("src/nkisim/profiling", "tests/nkisim/profiling"),
     "nkisim.judging": ("src/nkisim/judging", "tests/nkisim/judging"),
     "nkisim.program": ("src/nkisim/program", "tests/nkisim/program"),
     "nkisim.tuning": ("src/nkisim/tuning", "tests/nkisim/tuning"),
@@ -244,8 +248,16 @@ def failing(copy: Path, tests: list[str], timeout: float) -> str:
         return "" if os.waitstatus_to_exitcode(ended[1]) == 0 else named[1] if named else tests[0]
 
 
-def noticed(copy: Path, fault: Fault, groups: list[list[str]], timeout: float) -> tuple[str, str]:
-    """The test that detects a fault, if any, and the changed line."""
+def copied(tree: Path, copy: Path) -> Path:
+    """A copy of a tree, unless there is one."""
+    if not copy.exists():
+        shutil.copytree(tree, copy, ignore=shutil.ignore_patterns(*UNUSED))
+    return copy
+
+
+def noticed(tree: Path, fault: Fault, groups: list[list[str]], timeout: float) -> tuple[str, str]:
+    """The test that detects a fault in the copy of this process, if any, and the changed line."""
+    copy = copied(tree, tree.with_name(f"tree-{os.getpid()}"))
     with use_mutation(copy / fault.module, get_operator(fault.operator)(), fault.occurrence) as two:
         before, after = (code.splitlines() for code in two)
         line = next(new.strip() for old, new in zip(before, after, strict=False) if old != new)
@@ -286,41 +298,47 @@ def main() -> None:
         "--seconds", type=float, default=60.0, help="of tests for one fault, at most"
     )
     parser.add_argument("--timeout", type=float, default=900.0, help="seconds for one fault")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--calls", type=Path, help="folder that keeps what tests call")
     parser.add_argument("--record", type=Path, help="file to which outcomes are appended")
     options = parser.parse_args()
     for name in SLOW_IMPORTS:
         importlib.import_module(name)
     before = recorded(options.record)
-    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        ignored = shutil.ignore_patterns(*UNUSED)
-        copy = Path(shutil.copytree(ROOT, Path(folder) / "tree", ignore=ignored))
+    forks = multiprocessing.get_context("fork")
+    with (
+        tempfile.TemporaryDirectory(prefix="mutants-") as folder,
+        ProcessPoolExecutor(options.jobs, forks) as pool,
+    ):
+        tree = copied(ROOT, Path(folder) / "tree")
         kept = options.calls or Path(folder)
         kept.mkdir(parents=True, exist_ok=True)
         for package in options.packages or PACKAGES:
             sources, *tests = PACKAGES[package]
             sample = sampled(sources, options.sample, options.seed, options.matching)
-            calls = Calls([learn(copy, each, kept.absolute()) for each in tests])
+            calls = Calls([learn(tree, each, kept.absolute()) for each in tests])
             print(f"{package}: {len(sample)} faults of seed {options.seed}", flush=True)
-            found, noticing = 0, {"", "time"}
+            found, noticing, running = 0, {"", "time"}, {}
             for fault in sample:
                 if fault in before:
                     found += before[fault]
                     continue
                 function = enclosing(ROOT / fault.module, fault.line)
                 near = calls.near(fault.module, function, options.seconds)
-                failed, line = noticed(copy, fault, near, options.timeout)
+                running[pool.submit(noticed, tree, fault, near, options.timeout)] = fault
+            for outcome in as_completed(running):
+                fault, (failed, line) = running[outcome], outcome.result()
                 found += bool(failed)
                 noticing.add(failed)
-                outcome = "noticed" if failed else "SURVIVED"
+                word = "noticed" if failed else "SURVIVED"
                 late = "   (ran out of time)" if failed == "time" else ""
-                print(f"  {outcome:8}  {fault.module}:{fault.line}  {line}{late}", flush=True)
+                print(f"  {word:8}  {fault.module}:{fault.line}  {line}{late}", flush=True)
                 if options.record:
                     entry = {"package": package, "seed": options.seed, "fault": fault}
                     with options.record.open("a") as file:
                         file.write(json.dumps(entry | {"line": line, "failed": failed}) + "\n")
             again = sorted(noticing - {"", "time"})
-            if again and (wrong := failing(copy, again, options.timeout)):
+            if again and (wrong := failing(tree, again, options.timeout)):
                 sys.exit(f"{wrong} fails without a fault")
             print(f"{package}: {found} of {len(sample)} noticed", flush=True)
 

@@ -4,15 +4,17 @@ import asyncio
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import threading
 import time
 
 import psutil
 import pytest
 
 from nkisim.cli.serving import warm_server
-from nkisim.serve.requests import CRASHED, OUT_OF_TIME, Server
+from nkisim.serve.requests import CRASHED, OUT_OF_TIME, Server, _Channel, _received
 
 from .harness_serve import CRASHING, ENDLESS, ENVIRONMENT, GOOD, descendants, written
 
@@ -117,6 +119,19 @@ def test_requests_run_at_once_and_a_cancelled_one_ends(server, tmp_path):
     assert [reply.status for reply in asyncio.run(both())] == [0, 0, 0]
     assert server.run(["--version"]).status == 0  # reaps
     assert running(server, 1) == 1  # for the next request
+
+
+def test_a_child_ends_however_late_its_process_id_comes():
+    mine, other = socket.socketpair()
+    with mine, other, subprocess.Popen(["sleep", "60"], start_new_session=True) as child:
+        channel = _Channel(mine)
+        reader = threading.Thread(target=_received, args=(channel, 60))
+        reader.start()
+        threading.Timer(1.5, other.sendall, [b"%d\n" % child.pid]).start()
+        channel.end()
+        assert child.wait(20) == -signal.SIGKILL
+        reader.join(20)
+        assert not reader.is_alive()
 
 
 def test_the_warm_process_has_no_threads(server):

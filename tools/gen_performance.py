@@ -56,7 +56,7 @@ BEFORE = {
 INTRODUCTION = """\
 **All times here are predictions of [`nkisim profile`](guides/profiling.md); nothing was measured
 by this project.** On the published times that its constants come from, the model's mean error is
-2.5 % for blocked products, and 1 to 24 % for whole kernels
+2.6 % for blocked products, and 3 to 11 % for whole kernels
 ([calibration](design/profile-calibration.md), where each predicted time is next to the published
 one). The range of a time spans the alternatives of the model's [named
 assumptions](design/profile-model.md#assumptions), one at a time, and its error; the last column

@@ -51,7 +51,7 @@ BEFORE = {
     "rfft 128 x 1024": (71.4, "half of the groups of many complex rows"),
     "irfft 128 x 513": (102.7, "half of the groups of many complex rows"),
 }
-"""By problem on gen3: the time before tuning, by the same model, and what helped."""
+"""By problem on gen3: the time before tuning, by the model of that day, and what helped."""
 
 INTRODUCTION = """\
 **All times here are predictions of [`nkisim profile`](guides/profiling.md); nothing was measured
@@ -83,8 +83,9 @@ def page(figures: dict[str, Any]) -> str:
             INTRODUCTION,
             "![Time of each problem before and after, next to its bound](pictures/performance.svg)",
             "## Before and after, on gen3",
-            "Times in us. The bound is the least time for operands, results and products of the "
-            "problem; its share is what the kernel reaches of it.",
+            "Times in us; *before* is by the model of that day. Since then iterations of device "
+            "loops do not overlap, which doubles `eigh`. The bound is the least time for operands, "
+            "results and products of the problem; its share is what the kernel reaches of it.",
             table(
                 (
                     "problem",

@@ -53,10 +53,12 @@ def _named(name: str, dtype: str) -> str:
 
 PROBLEMS = (
     cholesky(512, goal_us=515),
-    eigh(64, goal_us=3200),
+    # Goals of the model whose iterations of device loops overlap, times 2.1: what the same kernel
+    # takes where they do not.
+    eigh(64, goal_us=6713),
     # Goals of complex matrices are 4.5 times the real time, 1.3 times that of twice the order.
     cholesky(512, "complex64", goal_us=2318),
-    eigh(32, dtype="complex64", goal_us=3370),
+    eigh(32, dtype="complex64", goal_us=7070),
 )
 LARGER = (cholesky(768), eigh(96), cholesky(128), cholesky(128, "complex64"))
 ODD = (cholesky(501), cholesky(97), eigh(37, batch=5))

@@ -1,0 +1,42 @@
+"""Operations with a kernel in the dtype of their operands, and one at the level doublefloat."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from trnsci.core.backend.decision import Choice
+from trnsci.core.backend.operation import Operation
+from trnsparse._library import LIBRARY
+from trnsparse._paths.operands import KERNEL_DTYPES
+
+_OF_THE_LEVEL = ("reference", "by_parts", "backward", "linear", "flops")
+"""Declarations that hold at both levels."""
+
+
+class Leveled(Operation):
+    """An operation with a second one for doublefloat, of the same formula and derivatives.
+
+    Args:
+        name: Name of the operation. That of its kernel at doublefloat has a prefix, and its launch
+            is the function ``name`` of ``trnsparse._paths.doublefloat``.
+        refused: Returns the reason why that kernel does not accept arguments, or "".
+        **declaration: Other arguments of ``Operation``.
+    """
+
+    def __init__(self, name: str, refused: Any = None, **declaration: Any) -> None:
+        self._refined = Operation(
+            LIBRARY,
+            f"doublefloat_{name}",
+            launch=f"trnsparse._paths.doublefloat:{name}",
+            dtypes=("float32", "float64", "int32", "int64"),
+            doublefloat=True,
+            unsuited=refused,
+            **{key: declaration[key] for key in _OF_THE_LEVEL},
+        )
+        super().__init__(LIBRARY, name, dtypes=KERNEL_DTYPES, **declaration)
+
+    def called(self, choice: Choice, *args: Any) -> Any:
+        """Return the result of a call, by the operation of the level."""
+        if choice.widening:
+            return self._refined.called(choice, *args)
+        return super().called(choice, *args)

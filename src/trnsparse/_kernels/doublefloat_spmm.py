@@ -21,6 +21,8 @@ Lever    both planes of a row lie side by side, so that a product takes as many 
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.doublefloat_arithmetic import combined, halves, two_product, two_sum
 from trnsci.core.tiles.gemm_tiles import Tile
@@ -56,30 +58,67 @@ def doublefloat_spmm(
         c1 = min(c0 + BANK, width)
         slot, end = 0, 0
         loaded: list[Tile] = []
-        for i in range(len(slots)):
-            m0, m1 = i * TILE, min((i + 1) * TILE, rows)
-            if slots[i] == 0:
-                store_nothing(high, m0, m1, c0, c1)
-                store_nothing(low, m0, m1, c0, c1)
+        for run in equal_groups(slots, c1 - c0):
+            m0 = run.first * TILE
+            if run.length == 0:
+                store_nothing(high, m0, rows, c0, c1)
+                store_nothing(low, m0, rows, c0, c1)
                 continue
-            size = tile_slots(slots[i], c1 - c0)
             total: Term = []
-            for s0 in range(0, slots[i], size):
-                count = min(size, slots[i] - s0)
-                if slot + count > end:
+            for s0 in range(0, run.length, run.size):
+                count = min(run.size, run.length - s0)
+                if slot + run.groups * count > end:
                     first, end = slot, min(slot + WINDOW, v_high.shape[1])
                     loaded = window(v_high, v_low, columns, first, end)
-                rows_of_b = gathered(b, loaded[4], slot - first, count, size, c0, c1)
-                term = products(rows_of_b, loaded, slot - first)
+                rows_of_b = gathered(b, loaded[4], slot - first, count, run, c0, c1)
+                term = products(rows_of_b, loaded, slot - first, count)
                 total = term if s0 == 0 else added(total, term)
-                slot = slot + count
+                slot = slot + run.groups * count
             total = folded(total)
             first_part, second = two_sum(total[0], total[1])
             if len(total) == 3:
                 second = combined(second, total[2], nl.add)
-            copy(high[m0:m1, c0:c1], first_part[0 : m1 - m0, 0, 0 : c1 - c0], second=True)
-            copy(low[m0:m1, c0:c1], second[0 : m1 - m0, 0, 0 : c1 - c0], second=True)
+            for g in range(run.groups):
+                r0, r1 = m0 + g * TILE, min(m0 + (g + 1) * TILE, rows)
+                part = first_part[0 : r1 - r0, g, 0, 0 : c1 - c0]
+                copy(high[r0:r1, c0:c1], part, second=True)
+                part = second[0 : r1 - r0, g, 0, 0 : c1 - c0]
+                copy(low[r0:r1, c0:c1], part, second=True)
     return high, low
+
+
+class Run(NamedTuple):
+    """Groups of 128 rows that are computed together, in tiles (128, groups, size, columns).
+
+    Attributes:
+        first: The first group.
+        groups: Their number, 1 where a tile does not hold all slots of a group.
+        length: Slots of each group.
+        size: Slots of a tile: a power of two.
+    """
+
+    first: int
+    groups: int
+    length: int
+    size: int
+
+
+def equal_groups(slots: tuple[int, ...], width: int) -> list[Run]:
+    """Return the groups in runs; those without slots, which are the last ones, are one run."""
+    runs = []
+    first = 0
+    while first < len(slots):
+        length = slots[first]
+        size = tile_slots(length, width)
+        most = max(1, BANK // (size * width)) if length <= size else 1
+        groups = 1
+        while first + groups < len(slots) and slots[first + groups] == length and groups < most:
+            groups = groups + 1
+        if length == 0:
+            groups = len(slots) - first
+        runs.append(Run(first, groups, length, size))
+        first = first + groups
+    return runs
 
 
 def tile_slots(length: int, width: int) -> int:
@@ -108,15 +147,19 @@ def window(v_high: Tile, v_low: Tile, columns: Tile, first: int, end: int) -> li
     return [planes[0], planes[1], upper, lower, index]
 
 
-def gathered(b: Tile, index: Tile, at: int, count: int, size: int, c0: int, c1: int) -> Tile:
-    """Return both planes of the rows that ``count`` slots name, (128, 2, size, c1 - c0)."""
+def gathered(b: Tile, index: Tile, at: int, count: int, run: Run, c0: int, c1: int) -> Tile:
+    """Return both planes of the rows that ``count`` slots of each group name.
+
+    The tile is (128, 2, groups, size, c1 - c0).
+    """
     width, wide = b.shape[1] // 2, c1 - c0
-    tile = nl.ndarray((TILE, 2, size, wide), dtype=nl.float32, buffer=nl.sbuf)
+    groups, size = run.groups, run.size
+    tile = nl.ndarray((TILE, 2, groups, size, wide), dtype=nl.float32, buffer=nl.sbuf)
     if count < size:
-        nisa.memset(dst=tile[0:TILE, 0:2, count:size, 0:wide], value=0.0)
-    for s in range(count):
+        nisa.memset(dst=tile[0:TILE, 0:2, 0:groups, count:size, 0:wide], value=0.0)
+    for s in range(groups * count):
         nisa.dma_copy(
-            dst=tile[0:TILE, 0:2, s, 0:wide],
+            dst=tile[0:TILE, 0:2, s // count, s % count, 0:wide],
             src=b.ap(
                 pattern=[[2 * width, TILE], [width, 2], [1, wide]],
                 offset=c0,
@@ -128,12 +171,13 @@ def gathered(b: Tile, index: Tile, at: int, count: int, size: int, c0: int, c1: 
     return tile
 
 
-def products(rows_of_b: Tile, loaded: list[Tile], at: int) -> Term:
-    """Return the products of a tile of gathered rows with the entries from slot ``at`` on."""
-    size, wide = rows_of_b.shape[2], rows_of_b.shape[3]
+def products(rows_of_b: Tile, loaded: list[Tile], at: int, count: int) -> Term:
+    """Return the products of gathered rows with ``count`` entries of each group from ``at`` on."""
+    _, _, groups, size, wide = rows_of_b.shape
     entries = []
     for x in loaded[0:4]:
-        entries.append(x.ap(pattern=[[x.shape[1], TILE], [1, size], [0, wide]], offset=at))
+        pattern = [[x.shape[1], TILE], [count, groups], [1, size], [0, wide]]
+        entries.append(x.ap(pattern=pattern, offset=at))
     b_high, b_low = rows_of_b[0:TILE, 0], rows_of_b[0:TILE, 1]
     product, error = two_product(b_high, entries[0], halves(b_high), (entries[2], entries[3]))
     cross = combined(b_high, entries[1], nl.multiply)
@@ -154,14 +198,14 @@ def added(x: Term, y: Term) -> Term:
 
 
 def folded(x: Term) -> Term:
-    """Return the sum over the slots of a tile, in its first slot."""
-    size, wide = x[0].shape[1], x[0].shape[2]
+    """Return the sums over the slots of a tile, with one slot."""
+    _, groups, size, wide = x[0].shape
     for power in range(6, -1, -1):
         half = 2**power
         if 2 * half <= size:
             left, right = [], []
             for tile in x:
-                left.append(tile[0:TILE, 0:half, 0:wide])
-                right.append(tile[0:TILE, half : 2 * half, 0:wide])
+                left.append(tile[0:TILE, 0:groups, 0:half, 0:wide])
+                right.append(tile[0:TILE, 0:groups, half : 2 * half, 0:wide])
             x = added(left, right)
     return x

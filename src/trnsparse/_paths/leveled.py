@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 from trnsci.core.backend.decision import Choice
@@ -9,7 +11,7 @@ from trnsci.core.backend.operation import Operation
 from trnsparse._library import LIBRARY
 from trnsparse._paths.operands import KERNEL_DTYPES
 
-_OF_THE_LEVEL = ("reference", "by_parts", "backward", "linear", "flops")
+_SHARED = ("reference", "by_parts", "linear", "flops")
 """Declarations that hold at both levels."""
 
 
@@ -31,7 +33,8 @@ class Leveled(Operation):
             dtypes=("float32", "float64", "int32", "int64"),
             doublefloat=True,
             unsuited=refused,
-            **{key: declaration[key] for key in _OF_THE_LEVEL},
+            backward=_at_the_level(declaration["backward"]),
+            **{key: declaration[key] for key in _SHARED},
         )
         super().__init__(LIBRARY, name, dtypes=KERNEL_DTYPES, **declaration)
 
@@ -40,3 +43,14 @@ class Leveled(Operation):
         if choice.widening:
             return self._refined.called(choice, *args)
         return super().called(choice, *args)
+
+
+def _at_the_level(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a rule whose products are those of doublefloat."""
+
+    @wraps(backward)
+    def rule(*args: Any) -> Any:
+        with LIBRARY.precision("doublefloat"):
+            return backward(*args)
+
+    return rule

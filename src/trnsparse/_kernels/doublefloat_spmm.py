@@ -27,8 +27,8 @@ from trnsci.core.nki import nisa, nki, nl
 from trnsci.core.tiles.doublefloat_arithmetic import combined, halves, two_product, two_sum
 from trnsci.core.tiles.gemm_tiles import Tile
 from trnsci.core.tiles.hardware import BANK, TILE
+from trnsci.core.tiles.slices import store_zeros
 from trnsci.core.tiles.transfers import copy
-from trnsparse._kernels.row_products import store_nothing
 
 WINDOW = 512
 """Slots of entries that are loaded at once."""
@@ -61,8 +61,8 @@ def doublefloat_spmm(
         for run in equal_groups(slots, c1 - c0):
             m0 = run.first * TILE
             if run.length == 0:
-                store_nothing(high, m0, rows, c0, c1)
-                store_nothing(low, m0, rows, c0, c1)
+                store_zeros(high, m0, rows, c0, c1)
+                store_zeros(low, m0, rows, c0, c1)
                 continue
             total: Term = []
             for s0 in range(0, run.length, run.size):

@@ -23,10 +23,13 @@ class Leveled(Operation):
             is the function ``name`` of ``trnsparse._paths.doublefloat``.
         refused: Returns the reason why that kernel does not accept arguments, or "".
         **declaration: Other arguments of ``Operation``.
+
+    Attributes:
+        refined: The operation of doublefloat.
     """
 
     def __init__(self, name: str, refused: Any = None, **declaration: Any) -> None:
-        self._refined = Operation(
+        self.refined = Operation(
             LIBRARY,
             f"doublefloat_{name}",
             launch=f"trnsparse._paths.doublefloat:{name}",
@@ -41,7 +44,7 @@ class Leveled(Operation):
     def called(self, choice: Choice, *args: Any) -> Any:
         """Return the result of a call, by the operation of the level."""
         if choice.widening:
-            return self._refined.called(choice, *args)
+            return self.refined.called(choice, *args)
         return super().called(choice, *args)
 
 

@@ -138,7 +138,8 @@ def test_results_beyond_the_range_of_their_dtype_overflow_as_in_float64(dtype):
         found = at_level(lambda name=name: in_format(a, name) @ b)
         assert torch.equal(found.isinf(), torch.tensor([True, False, False]))
         want = (a.double() @ b.double()).to(dtype)
-        assert torch.allclose(found[1:], want[1:], rtol=2 * unit_roundoff(dtype), atol=0)
+        allowed = LEVEL + 2 * unit_roundoff(dtype)
+        assert torch.allclose(found[1:], want[1:], rtol=allowed, atol=0)
 
 
 def test_sampled_products():
@@ -247,7 +248,7 @@ def test_solutions_have_the_residual_that_float64_reaches(form, method):
     """The smallest residual of each: what products add is at most the level of |A| |x|."""
     a, b = definite(), random_tensor(20, dtype=DOUBLE)
     solve, matrix = METHODS[method], matrices(a)[form]
-    options = {"rtol": 1e-14, "max_iter": 30, "on_failure": "ignore"}
+    options = {"rtol": 1e-14, "max_iter": 1 if "gmres" in method else 25, "on_failure": "ignore"}
     found = at_level(lambda: solve(matrix, b, **options))
     plain = solve(a, b, **options)
     reached, usual = (torch.linalg.vector_norm(b - a @ each.x) for each in (found, plain))

@@ -5,6 +5,7 @@
     python benchmarks/bench_sparse.py --cuda        on a CUDA device, against torch.sparse only
     python benchmarks/bench_sparse.py --only spmm   rows with this word in the name
     python benchmarks/bench_sparse.py --record      also append to benchmarks/results/
+    python benchmarks/bench_sparse.py --predicted   device times at float32 and doublefloat only
 
 The baseline of a row is the fastest of SciPy and torch.sparse on the same data, the latter with its
 default int64 indices and with int32 for MKL; without MKL it has no product of blocks. The goal is
@@ -28,8 +29,11 @@ import torch
 from runner import Timing, clock_for, judged, measure, record, show
 from torch import Tensor
 
+import nkisim
 import trnsolver
 import trnsparse as ts
+from trnsci.core.backend.launch import SIMULATE
+from trnsci.core.backend.precision import precision
 
 Call = Callable[[], object]
 Row = tuple[str, str, str, str]
@@ -372,6 +376,52 @@ GROUPS = (
 )
 
 
+def level_problems() -> Iterator[tuple[str, Call]]:
+    """Return products whose predicted times at two levels are compared."""
+    rng = np.random.default_rng(0)
+    near = sp.diags_array(
+        [np.ones(2048 - abs(k)) for k in (-64, -8, -1, 0, 1, 8, 64)],
+        offsets=(-64, -8, -1, 0, 1, 8, 64),
+    )
+    ragged = sp.random_array((1024, 1024), density=0.02, format="csr", rng=rng)
+    for name, matrix in (("7 diagonals of order 2048", near), ("2% of order 1024", ragged)):
+        A = ts.from_scipy(sp.csr_array(matrix).astype(np.float32))
+        for width in (1, 16, 128, 512):
+            b = torch.randn(A.shape[1], width)
+            yield f"rows, {name}, {width} columns", lambda A=A, b=b: A @ b
+    kept = torch.from_numpy(rng.random((12, 12)) < 0.3).repeat_interleave(128, 0)
+    dense = torch.randn(1536, 1536) * kept.repeat_interleave(128, 1)
+    for size in (128, 32):
+        B = ts.BSRMatrix.from_dense(dense[: 12 * size, : 12 * size].contiguous(), size)
+        for width in (1, 16, 128, 512):
+            b = torch.randn(B.shape[1], width)
+            yield f"{B.n_blocks} blocks of {size}, {width} columns", lambda B=B, b=b: B @ b
+
+
+def predicted() -> None:
+    """Print the predicted times on gen3 of the launches at float32 and at doublefloat."""
+    times: list[float] = []
+
+    def profiled(kernel: object) -> Callable[..., object]:
+        def call(*args: object) -> object:
+            profile = nkisim.profile(kernel, "gen3", advice=False)(*args)
+            times.append(profile.latency_us)
+            return nkisim.simulate(kernel, target="gen3", values=False)(*args)
+
+        return call
+
+    print(f"{'us on gen3':<44}{'float32':>10}{'doublefloat':>13}{'ratio':>8}")
+    with SIMULATE.scope(profiled), ts.backend("simulator"):
+        for name, product in level_problems():
+            found = []
+            for level in ("float32", "doublefloat"):
+                times.clear()
+                with precision(level):
+                    product()
+                found.append(sum(times))
+            print(f"{name:<44}{found[0]:>10.1f}{found[1]:>13.1f}{found[1] / found[0]:>8.2f}")
+
+
 def timings_of(
     problem: Problem, device: str, clock: Callable[[], float]
 ) -> tuple[str, dict[str, Timing]]:
@@ -402,7 +452,11 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--only", default="")
     parser.add_argument("--record", action="store_true")
+    parser.add_argument("--predicted", action="store_true")
     options = parser.parse_args()
+    if options.predicted:
+        predicted()
+        return
     torch.set_num_threads(options.threads)
     warnings.filterwarnings("ignore", message="Sparse")
     device = "cuda" if options.cuda else "cpu"

@@ -6,7 +6,7 @@ atol)``; the reported residual is recomputed from the returned x. A solution tha
 underflows in its dtype is not converged. A has the dtype of b, or is a dense real matrix for a
 complex b; x0 is cast. float16 and bfloat16 are computed in float32, and converge there: the
 reported residual includes the final rounding. So are all dtypes in float64 at the level
-``doublefloat``, by products of that level, where A is a dense matrix.
+``doublefloat``, by products of that level, where A is a dense or a sparse matrix.
 
 A method that does not converge warns (``ConvergenceWarning``), raises or does neither, as selected
 by ``on_failure``.
@@ -23,6 +23,7 @@ derivatives only. The backward of a solution that did not converge warns (``Conv
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -35,7 +36,7 @@ from trnsci.core.backend.launch import Launcher, on_both_cores
 from trnsci.core.errors import FlagError
 from trnsci.core.examples import Case, Example, example
 from trnsci.core.iterations import OnFailure, Solution, plot_residuals
-from trnsci.core.krylov.front import Operands, solved
+from trnsci.core.krylov.front import Operands, is_matrix, solved
 from trnsci.core.krylov.gmres import Recycled, flexible_gmres, projected
 from trnsci.core.krylov.runs import Callback, Product, Progress, Run, Watch, ended
 from trnsci.core.krylov.short_recurrences import bicgstab as bicgstab_method
@@ -427,8 +428,8 @@ def _gmres(
 
 
 def _is_refined(A: OperatorLike) -> bool:
-    """Return whether products with A are those of doublefloat: A is a dense matrix."""
-    return LIBRARY.widening() and isinstance(A, Tensor) and A.layout is torch.strided
+    """Return whether products with A are those of doublefloat: A is a dense or a sparse matrix."""
+    return LIBRARY.widening() and is_matrix(A)
 
 
 def _report_no_kernel(function: str, A: OperatorLike) -> None:
@@ -444,21 +445,8 @@ def _solved(
     on_failure: OnFailure,
     hermitian: bool = False,
 ) -> Solution:
-    """Return ``solved``, with vectors in float64 and products at doublefloat for dense matrices."""
-    if not _is_refined(operands.A):
-        return solved(function, method, operands, rule, on_failure, hermitian=hermitian)
-    dtype, M = operands.b.dtype, operands.M
-    if callable(M) and not isinstance(M, Tensor):
-        operands = operands._replace(M=lambda r: M(r.to(dtype)).to(r.dtype))
-
-    def refined(op: LinearOperator, b: Tensor, x: Tensor, m: Product | None, watch: Watch) -> Run:
-        products = LinearOperator(lambda v: _refined_product(op, v), order=op.order)
-        return method(products, b, x, m, watch)
-
-    return solved(function, refined, operands, rule, on_failure, hermitian=hermitian, wide=True)
-
-
-def _refined_product(op: LinearOperator, v: Tensor) -> Tensor:
-    if isinstance(op.matrix, Tensor):
-        return gemv(1.0, op.matrix, v, precision="doublefloat")
-    return op(v)  # the adjoint, for a derivative
+    """Return ``solved``, for matrices with products at doublefloat if that is the level."""
+    product = partial(gemv, 1.0, precision="doublefloat") if _is_refined(operands.A) else None
+    return solved(
+        function, method, operands, rule, on_failure, hermitian=hermitian, dense_product=product
+    )

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor
 
 import trnsparse
+from trnsci.core.backend.precision import precision
 from trnsci.core.evidence import Case, product_bound
-from trnsci.core.testing import random_tensor
+from trnsci.core.testing import random_tensor, unit_roundoff
 from trnsparse._library import LIBRARY
 
 __all__ = ["CASES"]
@@ -46,6 +47,25 @@ def _blocked() -> tuple[Any, Tensor, Tensor]:
 def _products(dense: Tensor, columns: int) -> tuple[Any, Tensor, Tensor]:
     matrix = trnsparse.CSRMatrix.from_dense(dense)
     return matrix, dense, random_tensor(dense.shape[1], columns, seed=1)
+
+
+def _wide_products() -> tuple[Any, Tensor, Tensor]:
+    """Return operands with more digits than float32 has."""
+    dense, b = _ragged(300, 260, 97).double(), random_tensor(260, 7, seed=1).double()
+    dense, b = dense + dense.flip(1) * 2.0**-30, b + b.flip(0) * 2.0**-30
+    return trnsparse.CSRMatrix.from_dense(dense), dense, b
+
+
+def _wide_product(matrix: Any, dense: Tensor, b: Tensor) -> Tensor:
+    with precision("doublefloat"):
+        return trnsparse.spmm(matrix, b)
+
+
+def _wide_bound(matrix: Any, dense: Tensor, b: Tensor) -> float:
+    """Return the promise of 2**-44 |A| |B|, and the roundings of the float64 reference."""
+    rounded = b.shape[0] * unit_roundoff(torch.float64)
+    moduli = torch.linalg.matrix_norm(dense.abs() @ b.abs())
+    return float((2.0**-44 + rounded) * moduli / torch.linalg.matrix_norm(dense @ b))
 
 
 def _tiled() -> tuple[Any, Tensor, Tensor]:
@@ -187,6 +207,15 @@ CASES = (
         lambda matrix, dense, b: dense.double() @ b.double(),
         _DENSE,
         lambda matrix, dense, b: product_bound(dense, b),
+    ),
+    Case(
+        "doublefloat_spmm",
+        "SpMM in pairs of float32",
+        _wide_products,
+        _wide_product,
+        lambda matrix, dense, b: dense @ b,
+        _DENSE,
+        _wide_bound,
     ),
     Case(
         "tiled_spmm",

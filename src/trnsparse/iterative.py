@@ -1,6 +1,7 @@
 """Iterative solvers for matrices of any format.
 
-The result unpacks as ``(x, iterations, residual)`` and has ``info``.
+The result unpacks as ``(x, iterations, residual)`` and has ``info``. At the level ``doublefloat``
+vectors are float64 and products are those of the level, where A is a dense or a sparse matrix.
 
 Solutions have the derivatives of the exact solution by b and by the entries of A, computed by one
 more system with the conjugate transpose of A, in every mode of autograd and ``torch.func``. If A is
@@ -16,6 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
+from trnblas import gemm
 from trnsci.core.arguments import also_spelled, whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import FlagError, OperandError
@@ -24,7 +26,14 @@ from trnsci.core.iterations import Eigenpair, OnFailure, Solution, checked_actio
 from trnsci.core.krylov.fixed_steps import chebyshev as chebyshev_steps_of
 from trnsci.core.krylov.fixed_steps import coefficients, needed_steps
 from trnsci.core.krylov.fixed_steps import richardson as richardson_steps_of
-from trnsci.core.krylov.front import NARROW, Operands, check_matrix, check_right_side, solved
+from trnsci.core.krylov.front import (
+    NARROW,
+    Operands,
+    check_matrix,
+    check_right_side,
+    is_matrix,
+    solved,
+)
 from trnsci.core.krylov.operators import as_operator
 from trnsci.core.krylov.power_iteration import power_iteration as dominant_pair
 from trnsci.core.krylov.runs import Callback, Product
@@ -92,7 +101,7 @@ def cg(
         1
     """
     method: Method = conjugate_gradients
-    if LIBRARY.kernels_wanted():
+    if LIBRARY.kernels_wanted() and not LIBRARY.widening():
         from trnsparse._resident_cg import resident_cg as method
     rule = stopping("cg", tol, rtol, atol, max_iter, callback)
     return _solved("cg", method, Operands(A, b, x0, M), rule, on_failure, hermitian=True)
@@ -277,13 +286,28 @@ def _solved(
     """Return the solution of a method.
 
     If A or M is a function, it is called with vectors in the dtype of b. The method itself computes
-    in a wider dtype if b is float16 or bfloat16.
+    in a wider dtype if b is float16 or bfloat16, and with a matrix A at the level doublefloat.
     """
     A, b, x0, M = operands
     if isinstance(b, Tensor) and b.dtype in NARROW:
         A, M = _of_narrow(A, b.dtype), _of_narrow(M, b.dtype)
     operands = Operands(A, b, x0, M)
-    return solved(function, method, operands, rule, on_failure, hermitian=hermitian, columns=True)
+    product = _dense_product if LIBRARY.widening() and is_matrix(A) else None
+    return solved(
+        function,
+        method,
+        operands,
+        rule,
+        on_failure,
+        hermitian=hermitian,
+        columns=True,
+        dense_product=product,
+    )
+
+
+def _dense_product(A: Tensor, v: Tensor) -> Tensor:
+    found = gemm(1.0, A, v.reshape(len(v), -1), precision="doublefloat")
+    return found.reshape(v.shape)
 
 
 def _of_narrow(matrix: Any, dtype: torch.dtype) -> Any:

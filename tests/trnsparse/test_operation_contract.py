@@ -41,6 +41,23 @@ def sparse(values: Any) -> Any:
     return trnsparse.CSRMatrix(values, columns, pointers, (3, 5), validate=False)
 
 
+def at_level(name: str, *more: Any) -> Any:
+    """Return the operation itself: a block with a level must not be inside of a graph.
+
+    ``more`` follows the operands. Of two rows the first has an entry, or a block, in column 1.
+    """
+    operation = LIBRARY.operations[f"doublefloat_{name}"]
+
+    def call(left: Any, right: Any) -> Any:
+        pattern = torch.tensor([0, 1, 1]), torch.tensor([1])
+        with torch.autocast("cpu", enabled=False):  # as a level does
+            if "sddmm" in name:
+                return operation(*pattern, left, right, *more)
+            return operation(left, *pattern, right, *more)
+
+    return call
+
+
 def in_blocks(blocks: Any) -> Any:
     """Return a matrix whose last blocks are cut."""
     pointers, columns = torch.tensor([0, 2, 2, 3]), torch.tensor([0, 1, 1])
@@ -146,6 +163,15 @@ class TestOperations(DerivativeContract):
             lambda q, k, v, bias: block_sparse_attention(q, k, v, MASK, 0.75, bias),
             (Q, K, V, BIAS),
         ),
+        *(
+            Sample(f"doublefloat_{name}", at_level(name, *more), tuple(tensors), takes_float64=True)
+            for name, more, *tensors in (
+                ("spmm", (), VALUES[:1], B[:2]),
+                ("sddmm", (), B[:2], B[2:4]),
+                ("bsr_spmm", (3,), BLOCKS[:1, :2, :2], B[:3]),
+                ("bsr_sddmm", (2,), B[:3], B[1:4]),
+            )
+        ),
         Sample("attention_backward", gradient, (random_tensor(2, 3, 3, seed=4), Q, K, V)),
     )
 
@@ -178,6 +204,20 @@ class TestComplexOperations(ComplexContract):
             "bsr_spmm",
             of_complex(lambda blocks, b: in_blocks(blocks).matmul(b.conj())),
             (numbers(3, 3, 3, seed=7), numbers(5, 2, seed=6)),
+        ),
+        *(
+            Sample(
+                f"doublefloat_{name}",
+                of_complex(at_level(name, *more)),
+                tuple(tensors),
+                takes_float64=True,
+            )
+            for name, more, *tensors in (
+                ("spmm", (), numbers(1, seed=5), numbers(2, 1, seed=6)),
+                ("sddmm", (), numbers(2, 1, seed=9), numbers(2, 1, seed=6)),
+                ("bsr_spmm", (3,), numbers(1, 2, 2, seed=7), numbers(3, 1, seed=6)),
+                ("bsr_sddmm", (2,), numbers(3, 1, seed=9), numbers(3, 1, seed=6)),
+            )
         ),
         Sample(
             "screened_spmm",

@@ -44,14 +44,14 @@ def doublefloat_gemm(
     slices: int,
     chunk: int,
     groups: tuple[tuple[tuple[int, int], ...], ...],
-    batch: int = 1,
+    edges: tuple[int, ...],
     upper: bool = False,
     exact: bool = False,
 ) -> tuple[Tile, Tile]:
     """Return two planes whose sum is the product of ``a_high + a_low`` and ``b_high + b_low``.
 
-    Planes of a batch have the matrices below each other: (batch K, M), (batch K, N) and, of the
-    result, (batch M, N).
+    Planes of a batch have the matrices below each other: (K, M), (K, N) and, of the result,
+    (batch M, N), where K is the sum of the contractions, which may differ.
 
     Args:
         a_high: The first plane of the transposed left operand.
@@ -63,24 +63,25 @@ def doublefloat_gemm(
         groups: Groups of pairs of slices (numbered from 1); a group shares a sum in PSUM. The
             groups come in ascending magnitude. The last group is slice 1 with itself; the one
             before is slices 1 and 2.
-        batch: Number of products.
+        edges: First row of each product's contraction, then K; one without rows is zero.
         upper: Whether only the upper triangle of the result is needed: zeros are below its tiles.
         exact: Whether errors of all additions are added without error, for bounds by |A| |B|.
     """
     rows, columns = a_high.shape[1], b_high.shape[1]
-    depth = a_high.shape[0] // batch
+    batch = len(edges) - 1
     high = nl.ndarray((batch * rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
     low = nl.ndarray((batch * rows, columns), dtype=nl.float32, buffer=nl.shared_hbm)
     for g in range(batch):
         stored: list[list[Any]] = []  # the left slices of each chunk, by row tiles, in HBM
         for t in range(column_tiles(columns)):
             n0, n1 = column_start(t, columns), column_start(t + 1, columns)
-            row_tiles = tiles_above(rows, n1, upper)
+            row_tiles = tiles_above(rows, n1, upper) if edges[g] < edges[g + 1] else 0
             store_zeros(high, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
             store_zeros(low, g * rows + min(row_tiles * TILE, rows), (g + 1) * rows, n0, n1)
             totals: list[list[Tile]] = []  # sums of each row tile over the previous chunks
-            for c in range((depth + chunk - 1) // chunk):
-                k0, k1 = g * depth + c * chunk, g * depth + min((c + 1) * chunk, depth)
+            for c in range((edges[g + 1] - edges[g] + chunk - 1) // chunk):
+                k0 = edges[g] + c * chunk
+                k1 = min(k0 + chunk, edges[g + 1])
                 right = cut_digits(b_high, b_low, k0, k1, n0, n1, slices, RIGHT_ENGINES)
                 if t == 0:
                     stored.append([])
@@ -100,7 +101,7 @@ def doublefloat_gemm(
                         if c > 0:
                             before = load_parts(totals[m - 1])
                         total = add_groups(lefts[m - 1], right, groups, before, exact)
-                        if k1 < (g + 1) * depth:
+                        if k1 < edges[g + 1]:
                             sums.append(store_parts(total))
                         else:
                             m0, m1 = g * rows + (m - 1) * TILE, g * rows + min(m * TILE, rows)

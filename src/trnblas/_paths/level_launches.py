@@ -102,13 +102,41 @@ def sliced_product(
 ) -> Tensor:
     """Return doublefloat products of a batch, with a contraction up to 4,096, in float64."""
     of_left, of_right = row_exponents(left), row_exponents(right.mT).mT
-    scaled = times_power(left, -of_left).mT, _two_columns(times_power(right, -of_right))
-    operands = (part.flatten(0, 1) for x in scaled for part in planes(x))
-    count, rows, depth = left.shape
+    count, _, depth = left.shape
+    scaled = times_power(left, -of_left).mT, times_power(right, -of_right)
+    edges = tuple(range(0, (count + 1) * depth, depth))
+    found = stacked_products(
+        launch, *(x.flatten(0, 1) for x in scaled), edges, slices, upper, exact
+    )
+    return times_power(found, of_left + of_right)
+
+
+def stacked_products(
+    launch: Launcher,
+    left: Tensor,
+    right: Tensor,
+    edges: tuple[int, ...],
+    slices: int,
+    upper: bool,
+    exact: bool,
+) -> Tensor:
+    """Return the doublefloat products (b, M, N) of scaled matrices below each other, in float64.
+
+    Args:
+        launch: The launcher.
+        left: The transposed left operands, (K, M).
+        right: The right operands, (K, N).
+        edges: First row of each product, then K; contractions are at most 4,096.
+        slices: Slices of each operand.
+        upper: As in the kernel, like ``exact``.
+        exact: Whether the bound is relative to |A| |B|.
+    """
+    depth = max(k1 - k0 for k0, k1 in pairwise(edges))
     plan = slices, chunk_rows(slices, depth), pair_groups(slices, depth)
-    found = launch(doublefloat_kernel, *operands, *plan, count, upper, exact)
-    high, low = (part.reshape(count, rows, -1)[..., : right.shape[2]] for part in found)
-    return joined(high, low, of_left + of_right, torch.float64)
+    operands = (*planes(left), *planes(_two_columns(right)))
+    high, low = launch(doublefloat_kernel, *operands, *plan, edges, upper, exact)
+    found = (high.double() + low.double()).reshape(len(edges) - 1, left.shape[1], -1)
+    return found[..., : right.shape[1]]
 
 
 def doublefloat_trsm(launch: Launcher, alpha: float, a: Tensor, b: Tensor, *flags: Any) -> Tensor:

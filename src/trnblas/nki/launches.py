@@ -6,6 +6,8 @@ Importing this module imports NKI.
 from __future__ import annotations
 
 from functools import partial
+from itertools import pairwise
+from math import ceil, log2
 
 from torch import Tensor
 
@@ -16,8 +18,9 @@ from trnblas._paths.level_launches import (
     doublefloat_mp2_energy,
     doublefloat_trsm,
     solved_in_single,
+    stacked_products,
 )
-from trnblas._precise.slicing import MOST_DEPTH, PROMISE
+from trnblas._precise.slicing import MOST_DEPTH, PROMISE, fewest_slices, slices_for_ranges
 from trnblas.triangular_systems import trsm_by_parts, trsm_launch
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.pair_energies import orbitals_at_once
@@ -28,6 +31,7 @@ __all__ = [
     "complex_product",
     "doublefloat_energy",
     "doublefloat_product",
+    "doublefloat_stack",
     "float64_triangular_solution",
     "orbitals_at_once",
     "triangular_solution",
@@ -63,6 +67,32 @@ def doublefloat_product(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
         b: Matrix or batch that broadcasts with that of ``a``.
     """
     return doublefloat_gemm(launch, a, b, PROMISE, False, False)
+
+
+def doublefloat_stack(
+    launch: Launcher, left: Tensor, right: Tensor, edges: tuple[int, ...], componentwise: bool
+) -> Tensor:
+    """Return products (b, M, N) with contractions of several lengths in float64, in one launch.
+
+    An entry has an error of at most 2**-45, relative to the 2-norms of its row and its column.
+
+    Args:
+        launch: Launcher of the calling operation.
+        left: The transposed left operands below each other, (K, M), in float64 and at most 1. The
+            largest entry of a row is at least 1/2; if ``componentwise``, that with an entry of
+            the right operand that is not 0.
+        right: The right operands below each other, (K, N), with columns of this scale; if
+            ``componentwise``, with entries that are 0 or at least 1/2.
+        edges: First row of each product, then K; a contraction is at most 4,096.
+        componentwise: Whether the error is 2**-44, relative to |A| |B|.
+    """
+    depth = max(last - first for first, last in pairwise(edges))
+    if componentwise:
+        # A sum of moduli is at least 1/4: a quarter of the largest term for each of its terms.
+        slices = slices_for_ranges(2 * PROMISE, depth, 2 + ceil(log2(depth)), 1)
+    else:
+        slices = fewest_slices(PROMISE, depth)
+    return stacked_products(launch, left, right, edges, slices, False, componentwise)
 
 
 def float64_triangular_solution(

@@ -15,12 +15,15 @@ from torch.nn import functional
 
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.backend.operation import Operation
-from trnsci.core.numbers.planes import embedded, joined, parts
+from trnsci.core.numbers.planes import embedded, joined, parts, real_length
 from trnsparse._library import LIBRARY
+from trnsparse._paths.leveled import Leveled
 from trnsparse._paths.operands import (
     KERNEL_DTYPES,
+    MOST_DEPTH,
     host_numbers,
     leading_columns,
+    of_batch,
     several_columns,
 )
 from trnsparse._patterns.pattern import pattern_of
@@ -35,9 +38,11 @@ def run_bsr_spmm(matrix: RowMatrix, b: Tensor, rows: int) -> Tensor:
     if not LIBRARY.kernels_wanted():
         return blocks_times(matrix, b, rows)
     blocks, pattern = matrix.values, matrix.pattern
-    if blocks.ndim > 3 or b.ndim > 2:
-        BSR_SPMM.refuse("the kernel takes one matrix and one right-hand side, not batches")
+    if blocks.ndim > 3:
+        BSR_SPMM.refuse("the kernel takes one matrix, not a batch")
         return blocks_times(matrix, b, rows)
+    if b.ndim > 2:
+        return of_batch(lambda wide: run_bsr_spmm(matrix, wide, rows), b)
     return BSR_SPMM(blocks, pattern.pointers, pattern.indices, b, rows)
 
 
@@ -102,16 +107,22 @@ def _bsr_spmm_launch(
     )
 
 
-BSR_SPMM = Operation(
-    LIBRARY,
+def _too_large(blocks: Tensor, *rest: Any) -> str:
+    size = real_length(blocks, blocks.shape[-1])
+    if size <= MOST_DEPTH:
+        return ""
+    return f"the kernel of doublefloat takes blocks of up to {MOST_DEPTH}, not {size}"
+
+
+BSR_SPMM = Leveled(
     "bsr_spmm",
+    refused=_too_large,
     launch=_bsr_spmm_launch,
     reference=_bsr_spmm,
     by_parts=_bsr_by_parts,
     backward=_bsr_backward,
     linear=(0, 3),
     autocast="lower",
-    dtypes=KERNEL_DTYPES,
     flops=lambda blocks, pointers, indices, b, rows: 2.0 * blocks.numel() * b.shape[-1],
 )
 
@@ -183,8 +194,7 @@ def _bsr_sddmm_launch(
     return launch(bsr_sddmm, *whole, pattern, int(size))
 
 
-BSR_SDDMM = Operation(
-    LIBRARY,
+BSR_SDDMM = Leveled(
     "bsr_sddmm",
     launch=_bsr_sddmm_launch,
     reference=_bsr_sddmm,
@@ -192,7 +202,6 @@ BSR_SDDMM = Operation(
     backward=_bsr_sddmm_backward,
     linear=(2, 3),
     autocast="lower",
-    dtypes=KERNEL_DTYPES,
     flops=lambda pointers, indices, c, d, size: 2.0 * indices.numel() * size**2 * c.shape[-1],
     unsuited=lambda *args: "" if args[-1] > 1 else "the kernel takes blocks of at least 2",
 )

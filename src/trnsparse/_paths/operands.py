@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import numpy.typing as npt
 import torch
@@ -13,6 +15,9 @@ from trnsci.core.tiles.hardware import BANK
 KERNEL_DTYPES = ("float32", "bfloat16", "float16", "int32", "int64")
 """Dtypes of the values and of the indices that kernels take."""
 
+MOST_DEPTH = 4096
+"""Longest contraction of a product of blocks at doublefloat."""
+
 
 def host_numbers(tensor: Tensor) -> npt.NDArray[np.int64]:
     """Return an index tensor as integers on the host."""
@@ -23,6 +28,13 @@ def host_numbers(tensor: Tensor) -> npt.NDArray[np.int64]:
 def unsigned(numbers: Tensor) -> Tensor:
     """Return indices in the dtype of indirect DMA."""
     return numbers.to(torch.int32).view(torch.uint32)
+
+
+def of_batch(product: Callable[[Tensor], Tensor], b: Tensor) -> Tensor:
+    """Return the products with a batch (..., n, N), the columns of all of them side by side."""
+    wide = b.movedim(-2, 0)
+    found = product(wide.flatten(1))
+    return found.reshape(found.shape[0], *wide.shape[1:]).movedim(0, -2)
 
 
 def several_columns(b: Tensor) -> Tensor:

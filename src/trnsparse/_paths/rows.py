@@ -18,7 +18,6 @@ from torch import Tensor
 from trnsci.core.backend.decision import Choice
 from trnsci.core.backend.explanation import Step, note
 from trnsci.core.backend.launch import Launcher
-from trnsci.core.backend.operation import Operation
 from trnsci.core.interop import is_fake, without_function_modes, without_modes
 from trnsci.core.numbers.conversions import dtype_name
 from trnsci.core.numbers.planes import embedded, joined, parts
@@ -26,10 +25,11 @@ from trnsci.core.numbers.values import inert
 from trnsci.core.tiles.hardware import TILE
 from trnsparse._library import LIBRARY
 from trnsparse._paths.blocks import TILED_SPMM
+from trnsparse._paths.leveled import Leveled
 from trnsparse._paths.operands import (
-    KERNEL_DTYPES,
     host_numbers,
     leading_columns,
+    of_batch,
     several_columns,
     unsigned,
 )
@@ -64,11 +64,13 @@ def run_spmm(matrix: RowMatrix, b: Tensor) -> Tensor:
     if choice is None:
         return csr_product(matrix, b)
     values, pattern = matrix.values, matrix.pattern
-    if values.ndim > 1 or b.ndim > 2:
-        SPMM.refuse("the kernel takes one matrix and one right-hand side, not batches")
+    if values.ndim > 1:
+        SPMM.refuse("the kernel takes one matrix, not a batch")
         return csr_product(matrix, b)
+    if b.ndim > 2:
+        return of_batch(partial(run_spmm, matrix), b)
     columns, tiles = b.unsqueeze(-1) if b.ndim == 1 else b, None
-    if values.dtype in TILED and b.dtype is values.dtype:
+    if values.dtype in TILED and b.dtype is values.dtype and not choice.widening:
         if choice.recorded:
             _show_plan(choice, matrix, columns)
         elif inert(values, b) and pattern.entries and b.numel():
@@ -178,15 +180,13 @@ def _spmm_launch(
     return leading_columns(result, width)
 
 
-SPMM = Operation(
-    LIBRARY,
+SPMM = Leveled(
     "spmm",
     launch=_spmm_launch,
     reference=_spmm,
     by_parts=_spmm_by_parts,
     backward=_spmm_backward,
     linear=(0, 3),
-    dtypes=KERNEL_DTYPES,
     flops=lambda values, pointers, indices, b: 2.0 * values.numel() * b.shape[-1],
 )
 
@@ -225,14 +225,12 @@ def _sddmm_launch(
     return launch(sddmm, c, d, *index).mT.reshape(-1)[: len(rows)].clone()
 
 
-SDDMM = Operation(
-    LIBRARY,
+SDDMM = Leveled(
     "sddmm",
     launch=_sddmm_launch,
     reference=_sddmm,
     by_parts=_sddmm_by_parts,
     backward=_sddmm_backward,
     linear=(2, 3),
-    dtypes=KERNEL_DTYPES,
     flops=lambda pointers, indices, c, d: 2.0 * indices.numel() * c.shape[-1],
 )

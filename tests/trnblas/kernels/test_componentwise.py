@@ -117,7 +117,7 @@ def test_every_generation(generation):
 def test_sums_fit_in_psum():
     planes = [np.zeros((1024, n), np.float32) for n in (256, 256, 512, 512)]
     plan = 16, slicing.chunk_rows(16, 1024), slicing.pair_groups(16, 1024)
-    assert Count(doublefloat_gemm, "gen2", *planes, *plan, 1, False, True).psum_banks <= 8
+    assert Count(doublefloat_gemm, "gen2", *planes, *plan, (0, 1024), False, True).psum_banks <= 8
 
 
 def test_the_oracle():

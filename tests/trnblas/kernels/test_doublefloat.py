@@ -231,7 +231,7 @@ def test_the_source_has_no_finding(generation, rows, depth):
     """With one chunk of the contraction or, on gen2, two."""
     a, b = np.zeros((depth, rows), np.float32), np.zeros((depth, 140), np.float32)
     chunk = 128 if generation == "gen2" else slicing.chunk_rows(8, depth)
-    plan = 8, chunk, slicing.pair_groups(8, depth)
+    plan = 8, chunk, slicing.pair_groups(8, depth), (0, depth)
     assert not list(nkisim.check(doublefloat_gemm, target=generation)(a, a, b, b, *plan).findings)
     assert not list(nkisim.check(float16x3_gemm, target=generation)(a, b).findings)
     narrow = [x.astype(ml_dtypes.bfloat16) for x in (a.T, b)]
@@ -275,7 +275,7 @@ def test_panels_fit_in_the_smallest_sbuf(slices):
     a, b = np.zeros((1024, 256), np.float32), np.zeros((1024, 512), np.float32)
     plan = slicing.chunk_rows(slices, 1024), slicing.pair_groups(slices, 1024)
     simulation = nkisim.simulate(doublefloat_gemm, strictness="strict", target="gen2", values=False)
-    simulation(a, a, b, b, slices, *plan)
+    simulation(a, a, b, b, slices, *plan, (0, 1024))
     assert not simulation.report.findings
 
 

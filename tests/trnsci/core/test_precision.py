@@ -134,15 +134,15 @@ def test_compiled_functions_follow_the_level(call):
 @refusals_expected()
 def test_a_kernel_without_the_level_is_refused_with_the_reason():
     a, b = _dense()
-    sparse = trnsparse.from_dense(a)
+    ones = torch.ones(48)
     reason = "the kernel does not have precision 'doublefloat'"
     with trnsparse.backend("simulator"), trnsci.precision("doublefloat"):
         before = counts()
-        result = sparse @ b
+        result = trnsparse.screened_spmm(a, ones, b, 0.5)
         after = counts()
-        assert reason in str(explain(lambda: sparse @ b))
+        assert reason in str(explain(lambda: trnsparse.screened_spmm(a, ones, b, 0.5)))
         with requiring("trnsparse"), pytest.raises(RuntimeError, match="precision 'doublefloat'"):
-            sparse @ b
+            trnsparse.screened_spmm(a, ones, b, 0.5)
     assert torch.equal(result, (a.double() @ b.double()).float())
     assert after.launches == before.launches
     assert sum(after.refusals.values()) > sum(before.refusals.values())

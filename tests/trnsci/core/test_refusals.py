@@ -89,12 +89,12 @@ def test_once_for_each_function_and_reason_but_counted_each_time():
 
 def test_a_level_without_a_kernel_is_a_reason():
     x = SPD.float()
-    matrix = trnsparse.from_dense(x)
+    ones = torch.ones(len(x))
     with recorded() as found, precision("doublefloat"):
-        trnsparse.spmm(matrix, x)
-        trnsparse.spmm(matrix, x)
+        trnsparse.screened_spmm(x, ones, x, 0.5)
+        trnsparse.screened_spmm(x, ones, x, 0.5)
     assert texts(found) == [
-        "trnsparse.spmm: torch computes the result (the kernel does not have precision "
+        "trnsparse.screened_spmm: torch computes the result (the kernel does not have precision "
         "'doublefloat'); TRNSPARSE_REQUIRE_NKI=1 raises instead"
     ]
 

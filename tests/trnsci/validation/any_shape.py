@@ -23,6 +23,7 @@ import trnsparse
 import trntensor
 from pairwise import pairwise
 from trnblas.evidence import SHIFT, probe_inputs
+from trnsci.core.backend.precision import precision
 from trnsci.core.evidence import launcher
 from trnsci.core.numbers.doublefloat import planes
 from trnsci.core.testing import random_tensor
@@ -295,6 +296,16 @@ def _block_products(m: int, n: int) -> None:
     _backward(lambda x, y: trnsparse.screened_spmm(x, diagonal, y, 0.2), a, random_tensor(m, n))
 
 
+def _sparse_levels(m: int, n: int) -> None:
+    for dense in _patterns(m, n):
+        for matrix in (trnsparse.from_dense(dense), trnsparse.BSRMatrix.from_dense(dense, 64)):
+            matrix.requires_grad_()
+            with precision("doublefloat"):
+                for width in (1, 3):
+                    b = random_tensor(n, width).requires_grad_()
+                    trnsparse.spmm(matrix, b).sum().backward()
+
+
 def _sparse_systems(m: int, n: int) -> None:
     a = 0.1 * random_tensor(m, m) / m
     matrix = trnsparse.BSRMatrix.from_dense(a + a.mT + torch.eye(m), min(m, 64))
@@ -405,6 +416,7 @@ CALLS = {
     ("trnsparse", "rows"): Sized(_sparse_products, ((2, 129), (129, 1), (127, 2), (130, 130))),
     ("trnsparse", "tiles"): Sized(_tile_products, ((2, 129), (129, 1), (127, 2), (130, 130))),
     ("trnsparse", "blocks"): Sized(_block_products, ((2, 129), (129, 1), (127, 2), (130, 130))),
+    ("trnsparse", "levels"): Sized(_sparse_levels, ((2, 129), (129, 1), (127, 2))),
     ("trnsparse", "systems"): Sized(_sparse_systems, ((64, 1), (65, 2), (129, 3))),
     ("trnsparse", "attention"): Sized(_attention, ((64, 1), (65, 2), (129, 128))),
     ("trntensor", "contractions"): Sized(_contractions, ((1, 129), (129, 1), (127, 2), (2, 513))),

@@ -5,14 +5,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from trnsci.core.arguments import agree, floating, tensor
+from trnsci.core.backend.precision import precision
 from trnsci.core.errors import DTypeError, OperandError
 from trnsci.core.iterations import OnFailure, Solution
+from trnsci.core.krylov.operators import LinearOperator, Product
+from trnsci.core.krylov.runs import Run, Watch
 from trnsci.core.krylov.solve import Method, Stopping, System, solve
 from trnsci.core.numbers.conversions import widest
 
@@ -41,12 +46,12 @@ def solved(
     *,
     hermitian: bool = False,
     columns: bool = False,
-    wide: bool = False,
+    dense_product: Callable[[Tensor, Tensor], Tensor] | None = None,
 ) -> Solution:
     """Validate the operands of a public function and return the solution by a method.
 
-    float16 and bfloat16 are computed in float32, and rounded back; all dtypes in float64 if
-    ``wide``.
+    float16 and bfloat16 are computed in float32, and rounded back; all dtypes in float64 at the
+    level doublefloat, at which sparse matrices then have their products.
 
     Args:
         function: The public function, for messages.
@@ -57,7 +62,8 @@ def solved(
         hermitian: Whether the matrix is its own adjoint.
         columns: Whether a 2-D b has vectors as columns that share products. Otherwise b is a vector
             or a batch (..., n), or columns of a dense A, which are solved one at a time.
-        wide: Whether vectors are float64, for a dense A.
+        dense_product: Product of a dense matrix at doublefloat, which asks for that level; None for
+            the arithmetic of the dtype, and where A is a function, whose dtype is the caller's.
 
     Raises:
         DTypeError: A dtype does not fit, or an operand has the wrong type.
@@ -70,9 +76,12 @@ def solved(
     dtype = b.dtype
     if dtype in NARROW:
         b = b.float()
-        M = M.to(b.dtype) if hasattr(M, "with_entries") else M  # a sparse matrix
-    if wide:
+    if dense_product is not None:
         b = widest(b)
+        method = _by_product(method, dense_product)
+        M = _in_dtype(M, dtype)
+    if hasattr(M, "with_entries"):  # a sparse matrix
+        M = M.to(b.dtype)
     if x0 is not None:
         x0 = _start(function, x0, b)
     turned = not columns and _are_columns(A, b)
@@ -82,9 +91,34 @@ def solved(
     system = System(
         function, method, rule, M, hermitian, columns, on_failure=on_failure, dtype=rounded
     )
-    found = solve(system, A, b, x0)
+    with nullcontext() if dense_product is None else precision("doublefloat"):
+        found = solve(system, A, b, x0)
     x = found.x.mT if turned else found.x
     return Solution(x.to(dtype), found.iterations, found.residual, found.info)
+
+
+def is_matrix(A: Any) -> bool:
+    """Return whether A is a dense or a sparse matrix: products with it have a level."""
+    return A.layout is torch.strided if isinstance(A, Tensor) else hasattr(A, "with_entries")
+
+
+def _by_product(method: Method, product: Callable[[Tensor, Tensor], Tensor]) -> Method:
+    """Return a method whose products with a dense matrix are computed by a function."""
+
+    def called(op: LinearOperator, b: Tensor, x: Tensor, M: Product | None, watch: Watch) -> Run:
+        matrix = op.matrix
+        if isinstance(matrix, Tensor):
+            op = LinearOperator(lambda v: product(matrix, v), order=op.order)
+        return method(op, b, x, M, watch)
+
+    return called
+
+
+def _in_dtype(M: Any, dtype: torch.dtype) -> Any:
+    """Return an approximate inverse that is a function as one that is called in this dtype."""
+    if callable(M) and not isinstance(M, Tensor):
+        return lambda r: M(r.to(dtype)).to(r.dtype)
+    return M
 
 
 def check_right_side(function: str, b: Tensor, columns: bool, name: str = "b") -> None:

@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from trnsci.core.backend.fallback import callers_level
+from trnsci.core.backend.setting import restored, snapshot
 from trnsci.core.errors import ConvergenceWarning, DerivativeError, FlagError
 from trnsci.core.interop import (
     forward_level,
@@ -172,22 +173,24 @@ class _Matrix(torch.autograd.Function):
         ctx.save_for_backward(data, output)
         ctx.save_for_forward(data, output)
         ctx.sides = b.shape
+        ctx.settings = snapshot()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         one_cotangent("an iterative solution", grad)
         data, x = ctx.saved_tensors
         _warn(ctx.rules.failure())
-        y = ctx.rules.solve_adjoint(data, grad)
         for_data = None
-        if ctx.needs_input_grad[0]:
-            (for_data,) = torch.func.vjp(lambda d: ctx.rules.image(d, x), data)[1](-y)
+        with restored(ctx.settings):
+            y = ctx.rules.solve_adjoint(data, grad)
+            if ctx.needs_input_grad[0]:
+                (for_data,) = torch.func.vjp(lambda d: ctx.rules.image(d, x), data)[1](-y)
         return for_data, y.sum_to_size(ctx.sides), None, None
 
     @staticmethod
     def jvp(ctx: Any, of_data: Tensor | None, of_b: Tensor | None, *others: Any) -> Tensor:
         # Outer derivatives are needed here, and the tangents of this level are not.
-        with with_forward_mode(True):
+        with restored(ctx.settings), with_forward_mode(True):
             data, x = (_unpack_dual(saved)[0] for saved in ctx.saved_tensors)
             right = torch.zeros_like(x) if of_b is None else of_b
             if of_data is not None:

@@ -38,7 +38,7 @@ from trnsci.coverage.survey import on_simulator  # noqa: E402
 
 PAGE = ROOT / "docs" / "precision-figures.md"
 RECORD = ROOT / "benchmarks" / "results" / "precision.json"
-GROWTH = {"trnblas": 64, "trnfft": 64, "trnsolver": 12, "trnsparse": 1, "trntensor": 32}
+GROWTH = {"trnblas": 64, "trnfft": 64, "trnsolver": 4, "trnsparse": 1, "trntensor": 32}
 """Libraries with levels, and how many times larger than an example its problem is."""
 LARGE = 32
 """Operands with more rows or columns are not enlarged."""

@@ -62,6 +62,8 @@ FUNCTIONS = [
     for name in examples_of(library)
     if name not in DRAWN and "preconditioner" not in name
 ]
+ITERATIONS = ("bicgstab", "cg", "fgmres", "gmres", "minres")
+"""What they promise is a residual: of a graded matrix, x may have no digit in float64 either."""
 EVERY = [(*function, change) for function in FUNCTIONS for change in CHANGES]
 
 
@@ -124,6 +126,12 @@ def check(library, name, change):
     reported = f"{since.refusals} {since.fallbacks}"
     if isinstance(want, str) or isinstance(found, str):
         assert found == want, reported
+        return
+    if name in ITERATIONS and change == "graded rows":
+        a, b = given[0][:2]
+        (x,) = found
+        left = torch.linalg.vector_norm(b - a @ x) / torch.linalg.vector_norm(b)
+        assert left <= 1e-5 or since.refusals or since.fallbacks or not converged(name, given)
         return
     assert len(found) == len(want)
     for got, exact in zip(found, want, strict=True):

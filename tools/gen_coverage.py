@@ -128,6 +128,11 @@ def page(found: Sequence[Line]) -> str:
             "settings, plans, patterns, conversions and pictures; and classes. Larger operands "
             "can reach other kernels than the small ones of this table.",
             render(found, "md").rpartition("\n\n")[0],
+            "## Doublefloat",
+            "Functions of which a kernel computes something at any level, and those of them that "
+            "kernels compute completely for float64 or complex128 operands at `doublefloat`. "
+            "[Digits, bounds and cost](precision-figures.md) are on a page of their own.",
+            table(("library", "with a kernel", "at doublefloat", "others"), at_doublefloat(found)),
             "## JSON",
             "`trnsci coverage --format json` prints an object with `dtypes`, `levels`, `left_out` "
             "(functions by library) and `lines`. A line has `library`, `function`, `case` (what "
@@ -136,6 +141,36 @@ def page(found: Sequence[Line]) -> str:
             "`kernels` and `reasons`.",
         ]
     )
+
+
+def at_doublefloat(found: Sequence[Line]) -> Iterator[tuple[str, ...]]:
+    """Yield a row for each library: the share of its functions with the level, and the others."""
+    for library in dict.fromkeys(line.library for line in found):
+        own = [line for line in found if line.library == library]
+        cells = [cell for line in own for cell in line.cells.values()]
+        if not any(name.startswith("doublefloat") for cell in cells for name in cell.kernels):
+            continue
+        reached = {
+            line.function
+            for line in own
+            if {cell.outcome for cell in line.cells.values()} & {"kernel", "partly", "refused"}
+        }
+        reasons: dict[str, list[str]] = {}
+        complete = set()
+        for line in own:
+            if line.level != "doublefloat" or line.function not in reached:
+                continue
+            wide = [line.cells[dtype] for dtype in ("float64", "complex128")]
+            kept = [cell for cell in wide if cell.outcome != "error"]
+            if any(cell.outcome == "kernel" for cell in kept):
+                complete.add(line.function)
+            else:
+                texts = {why.partition(": ")[2] for cell in kept for why in cell.reasons}
+                text = "; ".join(sorted(texts)) or "the example takes other operands"
+                reasons.setdefault(text, []).append(f"`{line.function}`")
+        others = "; ".join(f"{', '.join(names)}: {why}" for why, names in reasons.items())
+        share = f"{len(complete)}, {len(complete) / len(reached):.0%}"
+        yield library, str(len(reached)), share, others
 
 
 if __name__ == "__main__":

@@ -380,11 +380,11 @@ def _eigh_backward(
     w, v = result
     for_w, for_v = grads
     if for_v is None:
-        return (v * rules.or_zeros(for_w, w).unsqueeze(-2)) @ v.mH, None
-    inner = 0.5 * rules.skew(v.mH @ for_v) * rules.over_differences(w)
+        return rules.product(v * rules.or_zeros(for_w, w).unsqueeze(-2), v.mH), None
+    inner = 0.5 * rules.skew(rules.product(v.mH, for_v)) * rules.over_differences(w)
     if for_w is not None:
         inner = inner + torch.diag_embed(for_w)
-    return v @ inner @ v.mH, None
+    return rules.product(rules.product(v, inner), v.mH), None
 
 
 def _eigh_jvp(
@@ -392,8 +392,9 @@ def _eigh_jvp(
 ) -> tuple[Tensor, Tensor]:
     """Return the diagonal of M = V^T T V, and V (M / E)."""
     w, v = result
-    projected = v.mH @ rules.given(tangents[0]) @ v
-    return rules.real_diagonal(projected), v @ (projected * rules.over_differences(w))
+    projected = rules.product(rules.product(v.mH, rules.given(tangents[0])), v)
+    turned = rules.product(v, projected * rules.over_differences(w))
+    return rules.real_diagonal(projected), turned
 
 
 def _eigh_launch(launch: Launcher, a: Tensor, max_sweeps: int) -> tuple[Tensor, Tensor]:

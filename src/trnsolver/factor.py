@@ -227,9 +227,9 @@ def _cholesky_backward(grad: Tensor, needed: Needed, a: Tensor, *, result: Tenso
 
     If the diagonal of L^H G is not real, that of X is not either, and the result is not Hermitian.
     """
-    lower = (result.mH @ grad).tril()
-    inner = solve_triangular(result.mH, 0.5 * (lower + lower.tril(-1).mH), upper=True)
-    return (solve_triangular(result, inner, upper=False, left=False),)
+    lower = rules.product(result.mH, grad).tril()
+    inner = rules.solution(result.mH, 0.5 * (lower + lower.tril(-1).mH), upper=True)
+    return (rules.solution(result, inner, upper=False, left=False),)
 
 
 def _cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
@@ -237,9 +237,9 @@ def _cholesky_jvp(tangents: Tangents, a: Tensor, *, result: Tensor) -> Tensor:
 
     X is the lower triangle of L^-1 T L^-H, with half its diagonal.
     """
-    inner = solve_triangular(result, rules.given(tangents[0]), upper=False)
-    inner = solve_triangular(result.mH, inner, upper=True, left=False)
-    return result @ (0.5 * (inner.tril() + inner.tril(-1)))
+    inner = rules.solution(result, rules.given(tangents[0]), upper=False)
+    inner = rules.solution(result.mH, inner, upper=True, left=False)
+    return rules.product(result, 0.5 * (inner.tril() + inner.tril(-1)))
 
 
 def cholesky_launch(launch: Launcher, a: Tensor) -> Tensor:
@@ -312,13 +312,14 @@ def _lu_backward(grads: Gradients, needed: Needed, a: Tensor, *, result: Any) ->
     k = upper.shape[-2]
     for_lower, for_upper = rules.or_zeros(grads[1], lower), rules.or_zeros(grads[2], upper)
     square_l, square_u = lower[..., :k, :], upper[..., :k]
-    below = solve_triangular(square_u.mH, for_lower[..., k:, :], upper=False, left=False)
-    beside = solve_triangular(square_l.mH, for_upper[..., k:], upper=True)
-    for_lower = for_lower[..., :k, :] - beside @ upper[..., k:].mH
-    for_upper = for_upper[..., :k] - lower[..., k:, :].mH @ below
-    inner = (square_l.mH @ for_lower).tril(-1) + (for_upper @ square_u.mH).triu()
-    inner = solve_triangular(square_l.mH, inner, upper=True)
-    inner = solve_triangular(square_u.mH, inner, upper=False, left=False)
+    below = rules.solution(square_u.mH, for_lower[..., k:, :], upper=False, left=False)
+    beside = rules.solution(square_l.mH, for_upper[..., k:], upper=True)
+    for_lower = for_lower[..., :k, :] - rules.product(beside, upper[..., k:].mH)
+    for_upper = for_upper[..., :k] - rules.product(lower[..., k:, :].mH, below)
+    inner = rules.product(square_l.mH, for_lower).tril(-1)
+    inner = inner + rules.product(for_upper, square_u.mH).triu()
+    inner = rules.solution(square_l.mH, inner, upper=True)
+    inner = rules.solution(square_u.mH, inner, upper=False, left=False)
     inner = torch.cat([inner, below], -2)
     return (p @ torch.cat([inner, beside], -1) if a.shape[-1] > k else p @ inner,)
 
@@ -328,13 +329,16 @@ def _lu_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tens
     p, lower, upper = result
     k = upper.shape[-2]
     given, square_l, square_u = p.mH @ rules.given(tangents[0]), lower[..., :k, :], upper[..., :k]
-    inner = solve_triangular(square_l, given[..., :k, :k], upper=False)
-    inner = solve_triangular(square_u, inner, upper=True, left=False)
-    of_lower, of_upper = square_l @ inner.tril(-1), inner.triu() @ square_u
-    below = given[..., k:, :k] - lower[..., k:, :] @ of_upper
-    beside = given[..., :k, k:] - of_lower @ upper[..., k:]
-    below = solve_triangular(square_u, below, upper=True, left=False)
-    beside = solve_triangular(square_l, beside, upper=False)
+    inner = rules.solution(square_l, given[..., :k, :k], upper=False)
+    inner = rules.solution(square_u, inner, upper=True, left=False)
+    of_lower, of_upper = (
+        rules.product(square_l, inner.tril(-1)),
+        rules.product(inner.triu(), square_u),
+    )
+    below = given[..., k:, :k] - rules.product(lower[..., k:, :], of_upper)
+    beside = given[..., :k, k:] - rules.product(of_lower, upper[..., k:])
+    below = rules.solution(square_u, below, upper=True, left=False)
+    beside = rules.solution(square_l, beside, upper=False)
     return torch.zeros_like(p), torch.cat([of_lower, below], -2), torch.cat([of_upper, beside], -1)
 
 

@@ -244,9 +244,10 @@ def _pinv_backward(
     p = result[0]
     grad = rules.or_zeros(grads[0], p)
     pt, gt = p.mH, grad.mH
-    left, right = gt @ (p @ pt), (pt @ p) @ gt
-    found = left - a @ (p @ left) + right - (right @ p) @ a - pt @ grad @ pt
-    return found, None, None
+    times = rules.product
+    left, right = times(gt, times(p, pt)), times(times(pt, p), gt)
+    outside = left - times(a, times(p, left)) + right - times(times(right, p), a)
+    return outside - times(times(pt, grad), pt), None, None
 
 
 def _pinv_jvp(tangents: Tangents, a: Tensor, *options: float, result: Any) -> tuple[Tensor, Tensor]:
@@ -254,9 +255,10 @@ def _pinv_jvp(tangents: Tangents, a: Tensor, *options: float, result: Any) -> tu
     p, s = result
     tangent = rules.given(tangents[0])
     pt, tt = p.mH, tangent.mH
-    left, right = (p @ pt) @ tt, tt @ (pt @ p)
-    found = left - (left @ a) @ p + right - p @ (a @ right) - p @ tangent @ p
-    return found, torch.zeros_like(s)
+    times = rules.product
+    left, right = times(times(p, pt), tt), times(tt, times(pt, p))
+    outside = left - times(times(left, a), p) + right - times(p, times(a, right))
+    return outside - times(times(p, tangent), p), torch.zeros_like(s)
 
 
 def _pinv_launch(

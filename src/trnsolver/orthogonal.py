@@ -279,18 +279,19 @@ def _qr_backward(grads: Gradients, needed: Needed, a: Tensor, *, result: Any) ->
     """Return (Gq + Q M) R^-T, with M the lower triangle of R Gr^T - Gq^T Q and its mirror."""
     q, r = result
     for_q, for_r = rules.or_zeros(grads[0], q), rules.or_zeros(grads[1], r)
-    inner = r @ for_r.triu().mH - for_q.mH @ q
+    inner = rules.product(r, for_r.triu().mH) - rules.product(for_q.mH, q)
     mirrored = inner.tril(-1) + inner.tril(-1).mH + torch.diag_embed(rules.real_diagonal(inner))
-    return (solve_triangular(r.mH, for_q + q @ mirrored, upper=False, left=False),)
+    rotated = for_q + rules.product(q, mirrored)
+    return (rules.solution(r.mH, rotated, upper=False, left=False),)
 
 
 def _qr_jvp(tangents: Tangents, a: Tensor, *, result: Any) -> tuple[Tensor, Tensor]:
     """Return the tangents of Q and R, for m >= n."""
     q, r = result
-    scaled = solve_triangular(r, rules.given(tangents[0]), upper=True, left=False)
-    inside = q.mH @ scaled
+    scaled = rules.solution(r, rules.given(tangents[0]), upper=True, left=False)
+    inside = rules.product(q.mH, scaled)
     upper = inside.triu(1) + inside.tril(-1).mH + torch.diag_embed(rules.real_diagonal(inside))
-    return scaled - q @ upper, upper @ r
+    return scaled - rules.product(q, upper), rules.product(upper, r)
 
 
 def qr_launch(launch: Launcher, a: Tensor, paired: bool = False) -> tuple[Tensor, Tensor]:

@@ -114,19 +114,21 @@ def _svd_backward(
     u, s, vh = result
     for_u, for_s, for_vh = grads
     if for_u is None and for_vh is None:
-        return (u[..., : s.shape[-1]] * rules.or_zeros(for_s, s).unsqueeze(-2)) @ vh, None, None
+        scaled = u[..., : s.shape[-1]] * rules.or_zeros(for_s, s).unsqueeze(-2)
+        return rules.product(scaled, vh), None, None
     for_u = rules.or_zeros(for_u, u)[..., : s.shape[-1]]
     u = u[..., : s.shape[-1]]
     for_s, for_vh = rules.or_zeros(for_s, s), rules.or_zeros(for_vh, vh)
-    gaps, turned = rules.over_differences(s * s), rules.skew(u.mH @ for_u)
+    gaps, turned = rules.over_differences(s * s), rules.skew(rules.product(u.mH, for_u))
     left = turned * gaps * s.unsqueeze(-2)
-    right = s.unsqueeze(-1) * (rules.skew(vh @ for_vh.mH) * gaps)
+    right = s.unsqueeze(-1) * (rules.skew(rules.product(vh, for_vh.mH)) * gaps)
     # A phase of U, which is not one of V too, moves with the imaginary part of diag(U^T T V).
     diagonal = for_s + _phases(turned, s) if a.is_complex() else for_s
-    found = u @ (left + right + torch.diag_embed(diagonal)) @ vh
+    inner = left + right + torch.diag_embed(diagonal)
+    found = rules.product(rules.product(u, inner), vh)
     if a.shape[-2] > a.shape[-1]:
-        outside = for_u - u @ (u.mH @ for_u)
-        found = found + outside / s.unsqueeze(-2) @ vh
+        outside = for_u - rules.product(u, rules.product(u.mH, for_u))
+        found = found + rules.product(outside / s.unsqueeze(-2), vh)
     return found, None, None
 
 
@@ -136,17 +138,17 @@ def _svd_jvp(
     """Return the tangents of the factors, for m >= n; zeros for further columns of a full U."""
     whole, s, vh = result
     u = whole[..., : s.shape[-1]]
-    of_v = rules.given(tangents[0]) @ vh.mH
-    projected = u.mH @ of_v
+    of_v = rules.product(rules.given(tangents[0]), vh.mH)
+    projected = rules.product(u.mH, of_v)
     gaps = rules.over_differences(s * s)
     row, column = s.unsqueeze(-2), s.unsqueeze(-1)
     inner = (projected * row + column * projected.mH) * gaps
     if a.is_complex():
         inner = inner + torch.diag_embed(_phases(rules.skew(projected), s))
-    of_u = u @ inner
-    of_vh = ((column * projected + projected.mH * row) * gaps).mH @ vh
+    of_u = rules.product(u, inner)
+    of_vh = rules.product(((column * projected + projected.mH * row) * gaps).mH, vh)
     if a.shape[-2] > a.shape[-1]:
-        of_u = of_u + (of_v - u @ projected) / row
+        of_u = of_u + (of_v - rules.product(u, projected)) / row
     if whole.shape[-1] > u.shape[-1]:
         of_u = torch.cat([of_u, torch.zeros_like(whole[..., u.shape[-1] :])], -1)
     return of_u, rules.real_diagonal(projected), of_vh

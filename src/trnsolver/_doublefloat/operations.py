@@ -12,6 +12,7 @@ from torch import Tensor
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.numbers.values import only_finite
 from trnsolver._paths import batches
+from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import batch_of, batch_shape, singular
 
 
@@ -42,14 +43,14 @@ def _solve(a: Tensor, b: Tensor) -> Tensor:
 def _backward(grad: Tensor, needed: Needed, a: Tensor, b: Tensor, *, result: Tensor) -> Gradients:
     """Return -Z X^H for A and Z for B, where A^H Z = G."""
     pulled = SYSTEM(a.mH, grad)
-    return -pulled @ result.mH if needed[0] else None, pulled
+    return -rules.product(pulled, result.mH) if needed[0] else None, pulled
 
 
 def _jvp(tangents: Tangents, a: Tensor, b: Tensor, *, result: Tensor) -> Tensor:
     """Return the solution for TB - TA X."""
     of_a, of_b = tangents
     right = torch.zeros_like(b) if of_b is None else of_b
-    found: Tensor = SYSTEM(a, right if of_a is None else right - of_a @ result)
+    found: Tensor = SYSTEM(a, right if of_a is None else right - rules.product(of_a, result))
     return found
 
 

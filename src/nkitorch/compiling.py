@@ -1,7 +1,5 @@
 """Registrations with torch's compiler, made once it is imported."""
 
-from __future__ import annotations
-
 from nkisim.api import Kernel
 from nkitorch import front_end, interop
 from nkitorch.launch import launch

@@ -7,7 +7,7 @@ the memory of the operands.
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, partial
 from typing import Any, NamedTuple
 
 import torch
@@ -186,10 +186,6 @@ def _copy_from(source: Tensor, target: Tensor, non_blocking: bool = False) -> Te
     return target
 
 
-def _convolution(*args: Any) -> Any:
-    return computed_on_host(aten.convolution.default, *args)
-
-
 def _convolution_backward(
     grad: Tensor,
     inputs: Tensor,
@@ -266,7 +262,7 @@ OWN_KERNELS = {
     "_thnn_fused_lstm_cell": _fused_lstm_cell,
     "_thnn_fused_lstm_cell_backward_impl": _fused_lstm_cell_backward,
     "convolution_backward_overrideable": _convolution_backward,
-    "convolution_overrideable": _convolution,
+    "convolution_overrideable": partial(computed_on_host, aten.convolution.default),
     "record_stream": lambda tensor, stream: None,
     "resize_": _resize,
 }

@@ -204,7 +204,7 @@ def launch(kernel: Kernel, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any
 
 def _collect(part: Any, tensors: list[Tensor], arrays: list[np.ndarray]) -> Any:
     """Append a tensor or an array to its list; return the part, a symbolic number as its value."""
-    part = _SYMBOLIC.get(type(part), _same)(part)
+    part = _SYMBOLIC[type(part)](part) if type(part) in _SYMBOLIC else part
     if isinstance(part, Tensor):
         tensors.append(part)
     elif isinstance(part, np.ndarray):
@@ -218,10 +218,6 @@ def _as_tensor(part: Any, tensors: list[Tensor]) -> Any:
         part = torch.from_numpy(part)
     if isinstance(part, Tensor):
         tensors.append(part)
-    return part
-
-
-def _same(part: Any) -> Any:
     return part
 
 

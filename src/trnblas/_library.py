@@ -1,7 +1,5 @@
 """The backend and precision of this library, shared by all its modules."""
 
-from __future__ import annotations
-
 from trnsci.core.backend.library import Library
 
 LIBRARY = Library("trnblas", widens=False)

@@ -20,7 +20,7 @@ from trnblas._library import LIBRARY, kernels_wanted, no_kernel
 from trnblas._paths.arguments import Scalar, number
 from trnblas._paths.levels import level_name
 from trnblas._paths.sums import inner_product, moduli_sum, two_norm
-from trnsci.core.arguments import agree, delivered, floating, tensor, vector
+from trnsci.core.arguments import agree, delivered, floating, one_shape, tensor, vector
 from trnsci.core.backend.operation import Operation
 from trnsci.core.backend.precision import PrecisionLevel
 from trnsci.core.errors import DimensionError, ShapeError
@@ -62,7 +62,7 @@ def axpy(
         FlagError: The level is not known.
     """
     agree("axpy", "x", x, "y", y)
-    _one_shape("axpy", x, y)
+    one_shape("axpy", "x", x, "y", y)
     alpha = number("axpy", "alpha", alpha, x)
     level = level_name("axpy", precision, x)
     if level == "doublefloat" and not is_number(alpha, 0):
@@ -219,7 +219,7 @@ def swap(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """
     no_kernel("swap")
     agree("swap", "x", x, "y", y)
-    _one_shape("swap", x, y)
+    one_shape("swap", "x", x, "y", y)
     return y.clone(), x.clone()
 
 
@@ -246,13 +246,6 @@ def _plain_axpy(alpha: Scalar, x: Tensor, y: Tensor) -> Tensor:
     if alpha == 0:
         return y + vanished(x.shape, x)
     return torch.add(y, x, alpha=alpha)
-
-
-def _one_shape(function: str, x: Tensor, y: Tensor) -> None:
-    if x.shape != y.shape:
-        raise ShapeError(
-            f"{function}: x and y must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}"
-        )
 
 
 def _inner_product(

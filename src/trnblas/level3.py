@@ -11,8 +11,6 @@ transposition, ``"C"`` for the conjugate transpose; ``uplo`` is ``"upper"`` or `
 read). First letters are accepted, in upper or lower case; anything else raises ``FlagError``.
 """
 
-from __future__ import annotations
-
 from trnblas.matrix_products import gemm, gemmt
 from trnblas.rank_k import her2k, herk, syr2k, syrk
 from trnblas.symmetric import hemm, symm

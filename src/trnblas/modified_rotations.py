@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from trnblas._library import no_kernel
-from trnsci.core.arguments import agree, floating
+from trnsci.core.arguments import agree, floating, one_shape
 from trnsci.core.errors import DTypeError, ShapeError
 
 __all__ = ["rotm", "rotmg"]
@@ -56,10 +56,7 @@ def rotm(x: Tensor, y: Tensor, param: Tensor) -> tuple[Tensor, Tensor]:
     _real("rotm", "x", x)
     for name, value in (("y", y), ("param", param)):
         agree("rotm", "x", x, name, value)
-    if x.shape != y.shape:
-        raise ShapeError(
-            f"rotm: x and y must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}"
-        )
+    one_shape("rotm", "x", x, "y", y)
     if param.shape != (5,):
         raise ShapeError(f"rotm: param must have shape (5,), got {tuple(param.shape)}")
     flag, h11, h21, h12, h22 = param.unbind()

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from trnblas._library import no_kernel
 from trnblas._paths.arguments import Scalar, number, real_factor
-from trnsci.core.arguments import agree, floating
-from trnsci.core.errors import ShapeError
+from trnsci.core.arguments import agree, floating, one_shape
 
 __all__ = ["Rotation", "rot", "rotg"]
 
@@ -53,10 +52,7 @@ def rot(x: Tensor, y: Tensor, c: Scalar, s: Scalar) -> tuple[Tensor, Tensor]:
     no_kernel("rot")
     agree("rot", "x", x, "y", y)
     floating("rot", "x", x)
-    if x.shape != y.shape:
-        raise ShapeError(
-            f"rot: x and y must have one shape, got {tuple(x.shape)} and {tuple(y.shape)}"
-        )
+    one_shape("rot", "x", x, "y", y)
     c, s = number("rot", "c", c, x), number("rot", "s", s, x)
     c = real_factor("rot", "c", c)
     real = x.dtype.to_real() if x.is_complex() else x.dtype
@@ -88,10 +84,7 @@ def rotg(a: Tensor, b: Tensor) -> Rotation:
     no_kernel("rotg")
     agree("rotg", "a", a, "b", b)
     floating("rotg", "a", a)
-    if a.shape != b.shape:
-        raise ShapeError(
-            f"rotg: a and b must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}"
-        )
+    one_shape("rotg", "a", a, "b", b)
     if a.dtype in (torch.float16, torch.bfloat16):
         wide = _real_rotation(a.to(torch.float32), b.to(torch.float32))
         return Rotation(*(value.to(a.dtype) for value in wide))

@@ -3,8 +3,6 @@
 ``trnfft.plan`` is the function, not this module: its attributes give access to the other names.
 """
 
-from __future__ import annotations
-
 from trnfft.plans import FFTAlgorithm, FFTPlan, clear_plan_cache, plan
 from trnfft.published import create_plan
 

@@ -348,7 +348,7 @@ def _short_time_backward(
     framed = TRANSFORM(grad.flatten(0, 1), True, "ifft", [n_fft], norm)
     framed = framed.reshape(*grad.shape[:2], *framed.shape[1:])  # batch, frames, points, parts
     framed = framed if is_complex else framed[..., 0]
-    frames, pull, *_ = torch.func.vjp(lambda signal: _frames(signal, n_fft, hop), x)
+    frames, pull, *_ = torch.func.vjp(lambda signal: signal.unfold(1, n_fft, hop).movedim(-1, 2), x)
     over_points = (-1, *(1,) * (framed.ndim - 3))
     for_x = pull(framed * window.reshape(over_points).to(framed.dtype))[0] if needed[0] else None
     for_window = None
@@ -368,11 +368,6 @@ def _short_time_batched(
         SHORT_TIME, info.batch_size, in_dims, (x, is_complex, window, *flags)
     )
     return found
-
-
-def _frames(signal: Tensor, n_fft: int, hop: int) -> Tensor:
-    """Return (batch, frames, points), with a last dimension of parts for a complex signal."""
-    return signal.unfold(1, n_fft, hop).movedim(-1, 2)
 
 
 def _short_time_launch(

@@ -4,8 +4,6 @@ A parameter of a distribution or a generator outside of its range raises ``Param
 Other mistakes raise the class that all libraries raise for them.
 """
 
-from __future__ import annotations
-
 from trnsci.core import errors
 from trnsci.core.errors import ParameterError
 

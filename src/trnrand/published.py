@@ -3,8 +3,6 @@
 ``from trnrand import NAME`` accepts them; ``INSTEAD`` has their replacements.
 """
 
-from __future__ import annotations
-
 from trnrand.distributions.replaced import (
     exponential_into,
     normal_into,

@@ -11,8 +11,6 @@ Example:
     >>> trnrand.rsample.gamma(1000, shape=shape).mean().backward()
 """
 
-from __future__ import annotations
-
 from trnrand._calls.calls import reparameterized
 from trnrand.distributions import circular, continuous, extremes, gammas, truncated, vectors
 

@@ -1,7 +1,5 @@
 """Exceptions and warnings of trnsolver, re-exported from the core."""
 
-from __future__ import annotations
-
 from trnsci.core.errors import (
     AccuracyError,
     AccuracyWarning,

@@ -3,8 +3,6 @@
 Orders are ragged. Factors that are not unique are multiplied, and the product is compared.
 """
 
-from __future__ import annotations
-
 import trnsolver.nki  # noqa: F401  (declares operations, as the public modules do)
 from trnsolver._library import LIBRARY
 

@@ -165,7 +165,7 @@ def eigsh(
         raise FlagError(f"eigsh: sigma must be a finite number, got {sigma}")
     if OPinv is not None and sigma is None:
         raise FlagError("eigsh: OPinv needs sigma")
-    draw = _draws(operand, order, seed)
+    draw = draws(operand.like(order), order, seed)
     start = draw() if v0 is None else _start("eigsh", v0, operand, order)
     with torch.no_grad(), with_forward_mode(False):
         inverse = None if sigma is None else shifted_inverse("eigsh", operand, sigma, OPinv)
@@ -241,7 +241,7 @@ def svds(
     length, tall = min(operand.shape), operand.shape[0] >= operand.shape[1]
     end: Which = "LA" if which == "LM" else "SA"
     wanted = wanted_pairs("svds", length, k, end, ncv, max_iter, tol, operand.dtype)
-    draw = _draws(operand, length, seed)
+    draw = draws(operand.like(length), length, seed)
     start = draw() if v0 is None else _start("svds", v0, operand, length)
     product, adjoint = operand.product(), operand.product(adjoint=True)
     first, second = (product, adjoint) if tall else (adjoint, product)
@@ -263,12 +263,11 @@ def _triplets(
 ) -> tuple[Tensor, Tensor, Tensor, LanczosInfo]:
     """Return U, s and V from pairs of ``A^H A``, or of ``A A^H``, and their report."""
     X = found.vectors.mT.contiguous()
-    k, reason = X.shape[1], found.reason
-    steps = tuple(found.residuals), 2 * found.matvecs + 2 * k
-    if reason == "diverged":
-        info = LanczosInfo(False, reason, *steps, {}, (math.inf,) * k)
+    k = X.shape[1]
+    matvecs = 2 * found.matvecs + 2 * k
+    if found.reason == "diverged":
         empty = [X.new_full((m, k), math.nan) for m in operand.shape]
-        return empty[0], empty[0][0].real, empty[1], info
+        return empty[0], empty[0][0].real, empty[1], report_of(found, matvecs)
     product = operand.product(adjoint=not tall)
     image = torch.stack([product(v) for v in X.mT], 1)
     unit = power_below(image)
@@ -280,17 +279,17 @@ def _triplets(
     wide = [widest(restored(part, operand.result)) for part in (U, V)]
     size = math.sqrt(found.norm) * scale
     rests = []
-    roundings = []
+    rounding = 0.0
     for at, adjoint in ((0, False), (1, True)):
-        measured, rounding = operand.measured(wide[1 - at], size, adjoint)
-        rests.append(
-            torch.linalg.vector_norm(measured / unit - wide[at] * (s.double() / unit), dim=0)
-        )
-        roundings.append(rounding)
-    lengths = torch.hypot(*(torch.linalg.vector_norm(each, dim=0) for each in wide))
-    bounds = torch.hypot(*rests) / lengths * unit + max(roundings)
-    info = LanczosInfo(reason == "converged", reason, *steps, {}, tuple(bounds.tolist()))
-    return U.contiguous(), s, V.contiguous(), info
+        measured, own = operand.measured(wide[1 - at], size, adjoint)
+        rests.append(measured / unit - wide[at] * (s.double() / unit))
+        rounding = max(rounding, own)
+    rest, lengths = (
+        torch.hypot(*(torch.linalg.vector_norm(each, dim=0) for each in both))
+        for both in (rests, wide)
+    )
+    bounds = rest / lengths * unit + rounding
+    return U.contiguous(), s, V.contiguous(), report_of(found, matvecs, bounds)
 
 
 def _differentiable(
@@ -332,15 +331,23 @@ def wanted_pairs(
     return Wanted(k, which, order, size, max(tol or 0.0, _DIGITS * torch.finfo(dtype).eps), limit)
 
 
-def _draws(operand: Operand, length: int, seed: int) -> Callable[[], Tensor]:
-    """Return a function that draws random vectors, the same for a seed on every device."""
+def report_of(found: RitzPairs, matvecs: int, bounds: Tensor | None = None) -> LanczosInfo:
+    """Return the report of a run; without bounds of the errors they are infinite."""
+    errors = [math.inf] * len(found.vectors) if bounds is None else bounds.tolist()
+    history = tuple(found.residuals)
+    converged = found.reason == "converged"
+    return LanczosInfo(converged, found.reason, history, matvecs, {}, tuple(errors))
+
+
+def draws(like: Tensor, length: int, seed: int, rows: slice = slice(None)) -> Callable[[], Tensor]:
+    """Return a function that draws rows of random vectors, the same for a seed on every device."""
     generator = Generator(seed)
 
     def draw() -> Tensor:
         with without_transforms():
-            drawn = normal(length, 2, dtype=torch.float64, generator=generator, device="cpu")
-        found = torch.view_as_complex(drawn) if operand.dtype.is_complex else drawn[:, 0]
-        return found.to(operand.device, operand.dtype)
+            drawn = normal(length, 2, dtype=torch.float64, generator=generator, device="cpu")[rows]
+        found = torch.view_as_complex(drawn) if like.is_complex() else drawn[:, 0]
+        return found.to(like.device, like.dtype)
 
     return draw
 
@@ -370,10 +377,7 @@ def _measured(operand: Operand, found: RitzPairs) -> tuple[Tensor, Tensor, Lancz
     X = found.vectors.mT.contiguous()
     real = X.real.dtype
     if found.reason == "diverged":
-        info = LanczosInfo(
-            False, found.reason, tuple(found.residuals), found.matvecs, {}, (math.inf,) * X.shape[1]
-        )
-        return found.values.to(X.device, real), X, info
+        return found.values.to(X.device, real), X, report_of(found, found.matvecs)
     given = widest(restored(X, operand.result))
     image, rounding = operand.measured(given, found.norm)
     unit = power_below(image)
@@ -383,13 +387,4 @@ def _measured(operand: Operand, found: RitzPairs) -> tuple[Tensor, Tensor, Lancz
     w, X, given, image = w[order], X[:, order].contiguous(), given[:, order], image[:, order]
     w = restored((w * unit).to(real), operand.result).to(real)
     rest = torch.linalg.vector_norm(image - given * (w.double() / unit), dim=0) / lengths[order]
-    bounds = tuple(float(each) for each in rest * unit + rounding)
-    info = LanczosInfo(
-        found.reason == "converged",
-        found.reason,
-        tuple(found.residuals),
-        found.matvecs + X.shape[1],
-        {},
-        bounds,
-    )
-    return w, X, info
+    return w, X, report_of(found, found.matvecs + X.shape[1], rest * unit + rounding)

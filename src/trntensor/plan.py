@@ -1,7 +1,5 @@
 """The module path of ``trntensor.plans`` in published releases."""
 
-from __future__ import annotations
-
 from trntensor.plans import (
     ContractionPlan,
     clear_plan_cache,

@@ -157,10 +157,6 @@ class LostWork:
             if seen.setdefault(loop, value) != value:
                 seen[loop] = None
 
-    def _had_one_turn(self, site: Site) -> bool:
-        """Return whether a loop around a write had only one iteration."""
-        return any(value is not None for value in self._turns.get(site.key, {}).values())
-
     def in_a_loop(self, site: Site) -> bool:
         """Return whether a line was in a loop with several iterations before it was first read."""
         return None in self._turns.get(site.key, {}).values()
@@ -174,7 +170,7 @@ class LostWork:
             key = write.site.key
             if write.used or key in self._useful or key in reported:
                 continue
-            if self._had_one_turn(write.site):
+            if any(value is not None for value in self._turns.get(write.site.key, {}).values()):
                 continue
             if life.region is MemoryRegion.shared_hbm and not returned:
                 continue  # L060 says it

@@ -9,16 +9,16 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING
 
 import click
 
 from nkisim.cli.group import commands, format_option, lnc_option, nki_option
-from nkisim.cli.streams import Stdout, claimed_stdout
+from nkisim.cli.streams import claimed_stdout, emit
 from nkisim.cli.targets import project_of, split_name, stdin_file, targets_of
 from nkisim.diagnostics.formats import FORMATS, rendered, wants_colour
 from nkisim.diagnostics.ledger import FailOn, Ledger
-from nkisim.files import python_files, write_text
+from nkisim.files import python_files
 from nkisim.rewriting import unified_diff
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def check(
             report = rendered(ledger, form, colour)
             if diff:
                 stdout.write(_diffs(fixed))
-            _emit(report, output, sys.stderr if diff else stdout)
+            emit(report, output, sys.stderr if diff else stdout)
     except ValueError as error:
         raise click.UsageError(str(error)) from None
     problems = [file for file in fixed if file.problem]
@@ -177,13 +177,3 @@ def _status(ledger: Ledger, fail_on: FailOn, allow_none: bool) -> int:
 
 def _ids(given: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name.strip() for text in given for name in text.split(",") if name.strip())
-
-
-def _emit(text: str, output: str, stdout: Stdout | TextIO) -> None:
-    if output == "-":
-        stdout.write(text)
-        return
-    try:
-        write_text(output, text)
-    except OSError as error:
-        raise click.UsageError(f"--output: {error}") from None

@@ -15,7 +15,7 @@ import click
 from nkisim.arch import resolve_target
 from nkisim.cli.baseline import Baseline, baseline_options, read_baseline
 from nkisim.cli.group import PROCESS, commands, format_option, lnc_option, nki_option
-from nkisim.cli.streams import claimed_stdout
+from nkisim.cli.streams import claimed_stdout, emit
 from nkisim.cli.targets import project_of, reference_of, split_name, stdin_file
 from nkisim.filecheck.modules import CannotImport
 from nkisim.files import require_writable, write_text
@@ -100,10 +100,7 @@ def judge(
                 write_text(source, "\n\n".join(texts))
             if given := stdin_file():
                 text = text.replace(given, "-")
-            if output == "-":
-                stdout.write(text)
-            else:
-                write_text(output, text)
+            emit(text, output, stdout)
     except (ValueError, CannotImport, OSError) as error:
         raise click.UsageError(str(error)) from None
     return verdict.status

@@ -11,6 +11,7 @@ from typing import TextIO
 import click
 
 from nkisim.cli.group import PROCESS
+from nkisim.files import write_text
 
 
 class Stdout:
@@ -56,6 +57,17 @@ class Stdout:
         for stream in (self.stream, sys.__stdout__):
             if stream is not None:
                 stream.flush()
+
+
+def emit(text: str, output: str, stdout: Stdout | TextIO) -> None:
+    """Write a report to the file of ``--output``, or print it."""
+    if output == "-":
+        stdout.write(text)
+        return
+    try:
+        write_text(output, text)
+    except OSError as error:
+        raise click.UsageError(f"--output: {error}") from None
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ import click
 
 from nkisim.arch import resolve_target
 from nkisim.cli.group import commands, format_option, nki_option
-from nkisim.cli.streams import claimed_stdout
+from nkisim.cli.streams import claimed_stdout, emit
 from nkisim.cli.targets import project_of, reference_of, split_name
 from nkisim.dtypes import DTYPES
 from nkisim.filecheck import parse_shapes
@@ -145,10 +145,7 @@ def tune_command(
             if html is not None and results:
                 write_text(html, tuning_page(results))
             text = _json(results, refused) if form == "json" else "\n".join(map(str, results))
-            if output == "-":
-                stdout.write(text)
-            else:
-                write_text(output, text)
+            emit(text, output, stdout)
     except (CannotImport, BadExamples, OSError, ValueError) as error:
         raise click.UsageError(str(error)) from None
     return NONE_LEGAL if refused else RANKED if results else NOTHING

@@ -71,10 +71,6 @@ class Rewrite(NamedTuple):
         lines[self.first - 1 : self.last] = self.code.splitlines()
         return "\n".join(lines) + "\n"
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the rewrite as plain data."""
-        return {"file": self.file, "first": self.first, "last": self.last, "code": self.code}
-
 
 class Fact(NamedTuple):
     """A tensor involved in a finding: an argument of the call or a variable.
@@ -183,7 +179,7 @@ class Finding:
             "count": self.count,
             "targets": list(self.targets),
             "span": None if self.span is None else list(self.span),
-            "rewrite": None if self.rewrite is None else self.rewrite.to_dict(),
+            "rewrite": None if self.rewrite is None else self.rewrite._asdict(),
             "tried": None if self.rewrite is None else self.tried,
             "untried": self.untried,
             "data": dict(self.data),

@@ -26,6 +26,7 @@ SCHEMA = 1
 _MOST_CALLS = 20
 
 _MOST_SHOWN_CALLS = 3
+_WRITTEN = ("runs", "instructions", "targets", "arguments", "stopped", "note", "hint")
 """Calls of one kernel that a text and a page show; the JSON has more."""
 
 
@@ -277,18 +278,8 @@ class Ledger:
                 "nki": sorted(self.nki),
             },
             "kernels": [
-                {
-                    "name": k.name,
-                    "file": k.place.file,
-                    "line": k.place.line,
-                    "runs": k.runs,
-                    "instructions": k.instructions,
-                    "targets": k.targets,
-                    "arguments": k.arguments,
-                    "stopped": k.stopped,
-                    "note": k.note,
-                    "hint": k.hint,
-                }
+                {"name": k.name, "file": k.place.file, "line": k.place.line}
+                | {name: getattr(k, name) for name in _WRITTEN}
                 for k in self.kernels.values()
             ],
             "findings": [f.to_dict() | {"why": f.rule.matters} for f in self.findings],
@@ -306,10 +297,8 @@ class Ledger:
         ledger.nki = set(data["checked"]["nki"])
         for k in data["kernels"]:
             record = ledger.kernel(k["name"], Place(k["file"], k["line"]))
-            record.runs, record.instructions = k["runs"], k["instructions"]
-            record.targets, record.stopped = k["targets"], k["stopped"]
-            record.arguments = k["arguments"]
-            record.note, record.hint = k["note"], k["hint"]
+            for name in _WRITTEN:
+                setattr(record, name, k[name])
         ledger.add(_finding(f) for f in data["findings"])
         ledger.fixed = [_finding(f) for f in data.get("fixed", ())]
         return ledger
@@ -323,22 +312,17 @@ def _finding(data: Mapping[str, Any]) -> Finding:
     rule = RULES.get(data["rule"])
     if rule is None:
         rule = Rule(data["rule"], data["slug"], data["severity"], "", data["why"])
+    same = ("instruction", "operand", "seen", "allowed", "fix", "count", "data")
     return Finding(
         rule,
         data["message"],
         Place(data["file"], data["line"], tuple(data["loops"].items())),
-        data["instruction"],
-        data["operand"],
-        data["seen"],
-        data["allowed"],
-        data["fix"],
-        tuple(data["notes"]),
-        data["count"],
-        None if data["severity"] == rule.severity else data["severity"],
-        None if data["rewrite"] is None else Rewrite(**data["rewrite"]),
-        tuple(data["targets"]),
+        notes=tuple(data["notes"]),
+        level=None if data["severity"] == rule.severity else data["severity"],
+        rewrite=None if data["rewrite"] is None else Rewrite(**data["rewrite"]),
+        targets=tuple(data["targets"]),
         span=None if data["span"] is None else tuple(data["span"]),
-        data=data["data"],
         tried=bool(data.get("tried")),
         untried=data.get("untried", ""),
+        **{name: data[name] for name in same},
     )

@@ -54,9 +54,9 @@ def cases_of(
     yield Case("fresh values", fresh(given, -1.0, seed=(seed, 0)), 0)
     yield Case("fresh values again", fresh(given, 0.25, seed=(seed, 1)), 0)
     if hostile:
-        for name, values in _HOSTILE.items():
+        for name in _HOSTILE:
             if name != "infinities" or nonfinite:
-                yield Case(name, _with_values(given, values, seed), 0)
+                yield Case(name, _with_values(given, name, seed), 0)
     for number, extents in enumerate(signatures):
         if extents:
             name = ", ".join(f"{new} in place of {old}" for old, new in extents.items())
@@ -82,24 +82,15 @@ def signatures_of(given: Arguments, *, shapes: bool) -> list[dict[int, int]]:
     if not shapes:
         return [{}]
     found = list(other_shapes(given))
-    sizes: set[int] = set()
-
-    def noted(_: str, array: np.ndarray) -> np.ndarray:
-        sizes.update(array.shape)
-        return array
-
-    given.changed(noted)
-    for extent in sorted(sizes, reverse=True):
+    for extent in given.extents():
         found += [{extent: n} for n in (extent - 1, extent + 1, 1) if 0 < n != extent]
     distinct = [e for i, e in enumerate(found) if e not in found[:i]]
     turns = sorted(distinct, key=lambda e: [o for o in distinct if [*o] == [*e]].index(e))
     return [{}, *turns[:_MOST_SHAPES]]
 
 
-def _with_values(
-    given: Arguments, values: Callable[[np.random.Generator, np.ndarray, float], None], seed: int
-) -> Arguments:
-    """Return the arguments with floating-point values that ``values`` fills in."""
+def _with_values(given: Arguments, kind: str, seed: int) -> Arguments:
+    """Return the arguments with hostile floating-point values."""
     start = fresh(given, -1.0, seed=(seed, 3))
 
     def filled(name: str, array: np.ndarray) -> np.ndarray:
@@ -107,50 +98,33 @@ def _with_values(
         if dtype is None or not dtype.is_float:
             return array
         rng = np.random.default_rng([seed, zlib.crc32(name.encode()), 4])
-        made = array.astype(np.float32)
         # Squares of large values, and sums of some, are finite in every wider type.
-        values(rng, made, min(_LARGE, float(np.sqrt(dtype.max_finite or 1.0)) / 4))
-        return made.astype(array.dtype)
+        most = min(_LARGE, float(np.sqrt(dtype.max_finite or 1.0)) / 4)
+        made = _HOSTILE[kind](rng, array.astype(np.float32), most)
+        return made.astype(np.float32).astype(array.dtype)
 
     return start.changed(filled)
 
 
-def _zeros(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
-    array[...] = 0.0
-
-
-def _signs(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
-    array[...] = rng.choice([-1.0, 1.0], array.shape)
-
-
-def _large(rng: np.random.Generator, array: np.ndarray, most: float) -> None:
-    array *= most
-
-
-def _tiny(rng: np.random.Generator, array: np.ndarray, most: float) -> None:
-    array *= 1.0 / most
-
-
-def _ties(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
-    array[...] = rng.choice([-0.75, 0.5, 1.25], array.shape)
-
-
-def _one_large(rng: np.random.Generator, array: np.ndarray, most: float) -> None:
-    array *= 0.01
-    rows = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
+def _one_large(rng: np.random.Generator, array: np.ndarray, most: float) -> np.ndarray:
+    small = 0.01 * array
+    rows = small.reshape(-1, small.shape[-1]) if small.ndim else small.reshape(1, 1)
     rows[np.arange(len(rows)), rng.integers(0, rows.shape[1], len(rows))] = most
+    return small
 
 
-def _infinities(rng: np.random.Generator, array: np.ndarray, _: float) -> None:
+def _infinities(rng: np.random.Generator, array: np.ndarray, most: float) -> np.ndarray:
     array.flat[:: max(array.size // 3, 1)] = np.inf
+    return array
 
 
-_HOSTILE = {
-    "zeros": _zeros,
-    "signs": _signs,
-    "large values": _large,
-    "tiny values": _tiny,
-    "ties": _ties,
+_HOSTILE: dict[str, Callable[[np.random.Generator, np.ndarray, float], np.ndarray]] = {
+    "zeros": lambda rng, array, most: np.zeros_like(array),
+    "signs": lambda rng, array, most: rng.choice([-1.0, 1.0], array.shape),
+    "large values": lambda rng, array, most: array * most,
+    "tiny values": lambda rng, array, most: array * (1.0 / most),
+    "ties": lambda rng, array, most: rng.choice([-0.75, 0.5, 1.25], array.shape),
     "one large among small": _one_large,
     "infinities": _infinities,
 }
+"""Values of an array by the name of their case, from a generator, fresh values and a large one."""

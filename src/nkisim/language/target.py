@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any
 
 from nkisim import memory
 from nkisim.arch import Generation, resolve_target
@@ -21,100 +20,64 @@ def _target() -> Generation:
     return resolve_target() if core is None else core.generation
 
 
-def _added(first: str, last: str = VERSIONS[-1]) -> Callable[[Callable[[Any], int]], property]:
-    """Return a decorator for a size that the versions from ``first`` to ``last`` have."""
-    there = VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
+class _Size(property):
+    """A size of the target, read at each access, in the versions from ``first`` to ``last``."""
 
-    def decorate(size: Callable[[Any], int]) -> property:
-        def get(cls: type) -> int:
-            if in_force() not in there:
-                message = f"nl.tile_size.{size.__name__} does not exist in NKI {in_force()}"
-                raise AttributeError(message, name=size.__name__, obj=cls)
-            return size(cls)
+    def __init__(
+        self, size: Callable[[Generation], int], first: str = VERSIONS[0], last: str = VERSIONS[-1]
+    ) -> None:
+        super().__init__(self._read)
+        self._size = size
+        self._there = VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
 
-        return property(get, doc=size.__doc__)
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
 
-    return decorate
+    def _read(self, cls: type) -> int:
+        if in_force() not in self._there:
+            message = f"nl.tile_size.{self._name} does not exist in NKI {in_force()}"
+            raise AttributeError(message, name=self._name, obj=cls)
+        return self._size(_target())
+
+
+def _free_banks(target: Generation) -> int:
+    reserved = os.environ.get(_AS_MATMUL, "").lower() == "true" and target.number > 2
+    return target.psum_banks - reserved
 
 
 class _TileSize(type):
-    """Metaclass with the sizes as properties, so that each access reads the current target."""
+    """Metaclass with the sizes, so that they are read of the class itself."""
 
-    @property
-    def pmax(cls) -> int:
-        """Partitions of a tile."""
-        return _target().partitions
-
-    @property
-    def psum_fmax(cls) -> int:
-        """Float32 elements of one PSUM bank in one partition."""
-        return _target().psum_free_max
-
-    @property
-    def gemm_stationary_fmax(cls) -> int:
-        """Free size of a matmul's stationary operand."""
-        return _target().stationary_free_max
-
-    @property
-    def gemm_moving_fmax(cls) -> int:
-        """Free size of a matmul's moving operand that every generation supports."""
-        return _target().psum_free_max
-
-    @property
-    def bn_stats_fmax(cls) -> int:
-        """Free size of ``bn_stats``."""
-        return _target().bn_stats_free_max
-
-    @property
-    def psum_min_align(cls) -> int:
-        """Byte alignment in PSUM."""
-        return 4
-
-    @property
-    def sbuf_min_align(cls) -> int:
-        """Byte alignment in SBUF."""
-        return 1
-
-    @property
-    def total_available_sbuf_size(cls) -> int:
-        """Bytes per partition of SBUF that a kernel may use."""
-        return _target().sbuf_usable_bytes
-
-    @_added("0.4.0")
-    def sbuf_size_bytes(cls) -> int:
-        """Bytes of SBUF in all partitions."""
-        return _target().sbuf_bytes * _target().partitions
-
-    @_added("0.4.0")
-    def sbuf_fmax(cls) -> int:
-        """Float32 elements per partition of SBUF that a kernel may use."""
-        return _target().sbuf_usable_bytes // 4
-
-    @_added("0.4.0")
-    def sbuf_fmax_bytes(cls) -> int:
-        """Bytes per partition of SBUF that a kernel may use."""
-        return _target().sbuf_usable_bytes
-
-    @_added("0.4.0")
-    def psum_bank_fmax(cls) -> int:
-        """Float32 elements of one PSUM bank in one partition."""
-        return _target().psum_free_max
-
-    @_added("0.4.0")
-    def psum_bank_fmax_bytes(cls) -> int:
-        """Bytes of one PSUM bank in one partition."""
-        return _target().psum_bank_bytes
-
-    @_added("0.4.0", "0.4.0")
-    def psum_fmax_bytes(cls) -> int:
-        """Bytes of one PSUM bank in one partition."""
-        return _target().psum_bank_bytes
-
-    @_added("0.4.0")
-    def psum_num_banks(cls) -> int:
-        """PSUM banks of a partition, less one if an environment variable reserves it."""
-        reserved = os.environ.get(_AS_MATMUL, "").lower() == "true" and _target().number > 2
-        return _target().psum_banks - reserved
+    pmax = _Size(lambda g: g.partitions)
+    """Partitions of a tile."""
+    psum_fmax = _Size(lambda g: g.psum_free_max)
+    """Float32 elements of one PSUM bank in one partition."""
+    gemm_stationary_fmax = _Size(lambda g: g.stationary_free_max)
+    """Free size of a matmul's stationary operand."""
+    gemm_moving_fmax = _Size(lambda g: g.psum_free_max)
+    """Free size of a matmul's moving operand that every generation supports."""
+    bn_stats_fmax = _Size(lambda g: g.bn_stats_free_max)
+    """Free size of ``bn_stats``."""
+    psum_min_align = _Size(lambda _: 4)
+    """Byte alignment in PSUM."""
+    sbuf_min_align = _Size(lambda _: 1)
+    """Byte alignment in SBUF."""
+    total_available_sbuf_size = _Size(lambda g: g.sbuf_usable_bytes)
+    """Bytes per partition of SBUF that a kernel may use."""
+    sbuf_size_bytes = _Size(lambda g: g.sbuf_bytes * g.partitions, "0.4.0")
+    """Bytes of SBUF in all partitions."""
+    sbuf_fmax = _Size(lambda g: g.sbuf_usable_bytes // 4, "0.4.0")
+    """Float32 elements per partition of SBUF that a kernel may use."""
+    sbuf_fmax_bytes = _Size(lambda g: g.sbuf_usable_bytes, "0.4.0")
+    """Bytes per partition of SBUF that a kernel may use."""
+    psum_bank_fmax = _Size(lambda g: g.psum_free_max, "0.4.0")
+    """Float32 elements of one PSUM bank in one partition."""
+    psum_bank_fmax_bytes = _Size(lambda g: g.psum_bank_bytes, "0.4.0")
+    """Bytes of one PSUM bank in one partition."""
+    psum_fmax_bytes = _Size(lambda g: g.psum_bank_bytes, "0.4.0", "0.4.0")
+    """Bytes of one PSUM bank in one partition."""
+    psum_num_banks = _Size(_free_banks, "0.4.0")
+    """PSUM banks of a partition, less one if an environment variable reserves it."""
 
 
 class tile_size(metaclass=_TileSize):

@@ -140,43 +140,6 @@ class Core:
         garbage: Garbage that the running instruction has read.
     """
 
-    __slots__ = (
-        "_accumulators",
-        "_entered",
-        "_scratch",
-        "asked",
-        "clock",
-        "edges",
-        "exchanged",
-        "garbage",
-        "generation",
-        "generators",
-        "handles",
-        "has_grid",
-        "lnc",
-        "loops",
-        "mask_fills",
-        "member",
-        "memory",
-        "named",
-        "no_reorder_depth",
-        "num_programs",
-        "plain",
-        "plans",
-        "prepared",
-        "program_id",
-        "recorder",
-        "register_spans",
-        "scheduled",
-        "scope",
-        "tick",
-        "tracker",
-        "trip_count",
-        "values",
-        "version",
-        "watchers",
-    )
-
     def __init__(
         self,
         generation: Generation,

@@ -230,7 +230,7 @@ class CoreMemory:
         nbytes = array.size * kind.itemsize
         if lent and self.values and array.dtype == kind:
             data = np.asarray(array).reshape(-1).view(np.uint8)
-            storage = Storage(data, nbytes or 1, written=True, borrowed=True)
+            storage = Storage(data, nbytes or 1, complete=True, borrowed=True)
         else:
             storage = Storage.fresh(1, nbytes, written=True)
             if self.values:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Any
 
@@ -33,6 +34,7 @@ def through(path: str) -> Any:
     return property(attrgetter(path))
 
 
+@dataclass(slots=True, eq=False)
 class Form:
     """Description shared by equal tiles, so that a new one only needs its bytes.
 
@@ -44,39 +46,17 @@ class Form:
         views: Forms of slices of a tensor with this form, by the bounds of the slice.
     """
 
-    __slots__ = (
-        "buffer",
-        "dtype",
-        "itemsize",
-        "layout",
-        "region",
-        "runs",
-        "shape",
-        "start",
-        "strides",
-        "views",
-        "whole",
-    )
+    shape: tuple[int, ...]
+    dtype: DType
+    buffer: MemoryRegion
+    start: int
+    strides: tuple[int, ...]
+    itemsize: int
+    whole: bool = field(default=False, kw_only=True)
+    region: Region = field(init=False)
+    layout: int = field(default=-1, init=False)
+    runs: Runs | None = field(default=None, init=False)
+    views: dict[tuple[Any, ...], Form] = field(default_factory=dict, init=False)
 
-    def __init__(
-        self,
-        shape: tuple[int, ...],
-        dtype: DType,
-        buffer: MemoryRegion,
-        start: int,
-        strides: tuple[int, ...],
-        itemsize: int,
-        *,
-        whole: bool = False,
-    ) -> None:
-        self.shape = shape
-        self.dtype = dtype
-        self.buffer = buffer
-        self.start = start
-        self.strides = strides
-        self.itemsize = itemsize
-        self.region: Region = (start, shape, strides, itemsize)
-        self.whole = whole
-        self.layout = -1
-        self.runs: Runs | None = None
-        self.views: dict[tuple[Any, ...], Form] = {}
+    def __post_init__(self) -> None:
+        self.region = (self.start, self.shape, self.strides, self.itemsize)

@@ -180,19 +180,6 @@ class AllocationLog:
         whole: Whether no lifetime is dropped, as a picture of the memory needs.
     """
 
-    __slots__ = (
-        "_automatic",
-        "_entries",
-        "_generation",
-        "_limit",
-        "_placed",
-        "_previous",
-        "_seen",
-        "_whole",
-        "lines",
-        "neighbours",
-    )
-
     def __init__(self, generation: Generation, *, whole: bool) -> None:
         self.lines: dict[tuple[str, int], Line] = {}
         self.neighbours: list[tuple[Lifetime, Lifetime]] = []

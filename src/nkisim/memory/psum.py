@@ -14,6 +14,7 @@ same time, not on the number of tensors that were ever placed there.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 from weakref import WeakKeyDictionary, ref
@@ -132,15 +133,8 @@ class AccumulationState:
     def _sharing(self, region: Region) -> list[_Group]:
         """Return the tracked groups that share bytes with a region."""
         pitch = self._pitch
-        top, bottom, left, right = box = box_of(region, pitch)
-        met = [
-            group
-            for group in self._tracked
-            if group.left < right
-            and left < group.right
-            and group.top < bottom
-            and top < group.bottom
-        ]
+        box = box_of(region, pitch)
+        met = [group for group in self._tracked if _overlap(group.box, box)]
         if not met:
             return met
         dense = _fills(region, box)
@@ -157,42 +151,28 @@ class AccumulationState:
                 del self._tracked[group]
 
 
+@dataclass(slots=True, eq=False)
 class _Group:
     """A region that matmuls of one tensor have written.
 
     Attributes:
         region: The region.
-        top, bottom, left, right: Rows and bytes in a row that it reaches, ends excluded.
+        box: Rows and bytes in a row that it reaches, ends excluded.
         dense: Whether it has all bytes of these rows and columns.
         reads: Regions that were read, or overwritten through another tensor, since its last matmul.
         interrupted: Whether something else wrote a part of it since its last matmul.
         began: Number of its last matmul in the order of the ``open`` calls of the storage.
     """
 
-    __slots__ = (
-        "began",
-        "bottom",
-        "dense",
-        "interrupted",
-        "left",
-        "reads",
-        "region",
-        "right",
-        "top",
-    )
+    region: Region
+    box: Box
+    dense: bool = field(init=False)
+    reads: dict[Region, None] = field(default_factory=dict, init=False)
+    interrupted: bool = field(default=False, init=False)
+    began: int = field(default=0, init=False)
 
-    def __init__(self, region: Region, box: Box) -> None:
-        self.region = region
-        self.dense = _fills(region, box)
-        self.top, self.bottom, self.left, self.right = box
-        self.reads: dict[Region, None] = {}
-        self.interrupted = False
-        self.began = 0
-
-    @property
-    def box(self) -> Box:
-        """Rows and bytes in a row that it reaches."""
-        return self.top, self.bottom, self.left, self.right
+    def __post_init__(self) -> None:
+        self.dense = _fills(self.region, self.box)
 
     @property
     def evicted(self) -> bool:

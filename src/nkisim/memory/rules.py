@@ -1,7 +1,5 @@
 """Rules about the allocation of tensors and their views."""
 
-from __future__ import annotations
-
 from nkisim.diagnostics import declare
 
 # -- allocation ------------------------------------------------------------------------------------

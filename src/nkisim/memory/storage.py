@@ -17,6 +17,7 @@ argument is copied only if the kernel writes to it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import numpy as np
@@ -41,6 +42,7 @@ class Sharing(Protocol):
         """Note a write, of the elements where ``where`` is true."""
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
 class Storage:
     """A block of memory with its map of written bytes.
 
@@ -54,29 +56,14 @@ class Storage:
         shadow: Data of a tracker for the bytes; None while they are not tracked.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_written",
-        "borrowed",
-        "complete",
-        "data",
-        "pitch",
-        "psum",
-        "shadow",
-        "shared",
-    )
-
-    def __init__(
-        self, data: np.ndarray, pitch: int, written: bool = False, borrowed: bool = False
-    ) -> None:
-        self.data = data
-        self.borrowed = borrowed
-        self.pitch = pitch
-        self.complete = written
-        self.shared: Sharing | None = None
-        self.shadow: Any = None
-        self.psum: AccumulationState | None = None
-        self._written: Marks | None = None
+    data: np.ndarray
+    pitch: int
+    complete: bool = False
+    borrowed: bool = False
+    shared: Sharing | None = field(default=None, init=False)
+    shadow: Any = field(default=None, init=False)
+    psum: AccumulationState | None = field(default=None, init=False)
+    _written: Marks | None = field(default=None, init=False)
 
     @staticmethod
     def fresh(rows: int, pitch: int, psum: bool = False, written: bool = False) -> Storage:

@@ -23,6 +23,7 @@ from nkisim.machine import CORE, Core
 from nkisim.memory import Lifetime, NkiTensor
 from nkisim.program.calls import described, leaves, tape_name
 from nkisim.program.data import ProgramData
+from nkisim.program.operations import FIELDS
 from nkisim.program.tape import LOOPS
 from nkisim.program.values import ProgramError, decoded, malformed
 from nkisim.program.waist import published_method
@@ -301,19 +302,7 @@ class _Player:
         raise NkiCallError(finding)
 
 
-_REPEAT: dict[str, Callable[..., None]] = {
-    "call": _Player._call,
-    "method": _Player._method,
-    "range": _Player._range,
-    "turn": _Player._turn,
-    "end": _Player._end,
-    "loop": _Player._loop,
-    "while": _Player._while,
-    "enter": _Player._enter,
-    "leave": _Player._leave,
-    "free": _Player._free,
-    "stop": _Player._stop,
-}
+_REPEAT: dict[str, Callable[..., None]] = {kind: getattr(_Player, f"_{kind}") for kind in FIELDS}
 
 
 def _function(name: Any) -> Callable[..., Any]:

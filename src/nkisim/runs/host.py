@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -74,24 +75,18 @@ _TORCH_BITS = {
 _TORCH_NEAREST = {"float8_e4m3": "float8_e4m3fn"}
 
 
+@dataclass(eq=False)
 class HostBoundary:
     """Converts the arguments and the results of one call."""
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        parameters: list[inspect.Parameter],
-        core: Core,
-        region: MemoryRegion,
-    ) -> None:
-        self._function = function
-        self._parameters = parameters
-        self._core = core
-        self._region = region
-        self._inputs: list[tuple[str, Any, NkiTensor]] = []
-        self._given_away: set[Lifetime] = set()
-        self._torch_device: Any = None
-        self._uses_torch = False
+    _function: Callable[..., Any]
+    _parameters: list[inspect.Parameter]
+    _core: Core
+    _region: MemoryRegion
+    _inputs: list[tuple[str, Any, NkiTensor]] = field(default_factory=list)
+    _given_away: set[Lifetime] = field(default_factory=set)
+    _torch_device: Any = None
+    _uses_torch: bool = False
 
     # -- in ----------------------------------------------------------------------------------------
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -24,6 +25,7 @@ OPS: dict[str, Op] = {}
 """Every operator by name."""
 
 
+@dataclass(eq=False, repr=False)
 class Op:
     """An operator of the engines, and the tile function of the same name.
 
@@ -45,36 +47,24 @@ class Op:
         since: First generation whose ALU has it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        kind: Kind,
-        *,
-        binary: Binary | None = None,
-        unary: bool = False,
-        reduce: Callable[[Array], Array] | None = None,
-        identity: float = 0.0,
-        activation: Callable[[Array], Array] | None = None,
-        parametric: Binary | None = None,
-        domain: tuple[float, float] | None = None,
-        in_hardware: bool = True,
-        named_only: bool = False,
-        since: int = 2,
-    ) -> None:
-        self.name = self.__name__ = name
-        self.kind = kind
-        self.binary = binary
-        self.unary = unary
-        self.reduce = reduce
-        self.identity = identity
-        self.activation = activation
-        self.parametric = parametric
-        self.domain = domain
-        self.in_hardware = in_hardware
-        self.named_only = named_only
-        self.since = since
-        self._function: Callable[..., Any] | None = None
-        OPS[name] = self
+    name: str
+    kind: Kind
+    _: KW_ONLY
+    binary: Binary | None = None
+    unary: bool = False
+    reduce: Callable[[Array], Array] | None = None
+    identity: float = 0.0
+    activation: Callable[[Array], Array] | None = None
+    parametric: Binary | None = None
+    domain: tuple[float, float] | None = None
+    in_hardware: bool = True
+    named_only: bool = False
+    since: int = 2
+    _function: Callable[..., Any] | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.__name__ = self.name
+        OPS[self.name] = self
 
     @property
     def is_alu(self) -> bool:

@@ -1,7 +1,5 @@
 """Rules common to all instructions: operands, engines, arguments, values."""
 
-from __future__ import annotations
-
 from nkisim.diagnostics import declare
 from nkisim.removed import BAD_CALL
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import zlib
-from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -31,6 +30,17 @@ class Arguments(NamedTuple):
 
         args, kwargs = rebuilt((self.args, self.kwargs), convert)
         return Arguments(args, kwargs)
+
+    def extents(self) -> list[int]:
+        """Return the extents of the arrays, the largest first."""
+        found: set[int] = set()
+
+        def note(_: str, array: np.ndarray) -> np.ndarray:
+            found.update(array.shape)
+            return array
+
+        self.changed(note)
+        return sorted(found, reverse=True)
 
 
 def given(arguments: Arguments) -> Arguments:
@@ -90,14 +100,7 @@ def other_shapes(arguments: Arguments) -> Iterator[dict[int, int]]:
 
     Equal extents change together: they are likely one size of the problem.
     """
-    found: Counter[int] = Counter()
-
-    def count(_: str, array: np.ndarray) -> np.ndarray:
-        found.update(array.shape)
-        return array
-
-    arguments.changed(count)
-    for extent in sorted(found, reverse=True):
+    for extent in arguments.extents():
         step = next((s for s in (4 * _TILE, _TILE) if extent % s == 0 and extent > s), 0)
         if step:
             tiles = extent // step  # the second shape gets at least two, and few instead of many

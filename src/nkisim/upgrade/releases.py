@@ -60,13 +60,9 @@ def rules_between(era: Era, target: str, certain: bool = False) -> list[Rule]:
         for rule in RULES.values()
         if TARGETS.index(rule.to) <= TARGETS.index(target)
         and not (rule.until and TARGETS.index(target) >= TARGETS.index(rule.until))
-        and (_in_steps(rule, era) or (certain and rule.certain))
+        and ((ERAS.index(rule.since) >= ERAS.index(era)) or (certain and rule.certain))
     }
     return [rule for _, rule in sorted(chosen.items()) if rule.same_as not in chosen]
-
-
-def _in_steps(rule: Rule, era: Era) -> bool:
-    return ERAS.index(rule.since) >= ERAS.index(era)
 
 
 def era_of(source: Source) -> Era:

@@ -81,7 +81,7 @@ def cheapest(
     left = (target - rounding) / (1 + rounding)  # for the product before it is rounded
     for name in names:
         if name == "doublefloat" or (
-            name == "float16x3" and _slow_or_unbounded(shape, componentwise)
+            name == "float16x3" and (componentwise or min(shape) < _FLOAT16X3_ORDER)
         ):
             continue
         if level_bound(name, depth) <= left:
@@ -94,7 +94,3 @@ def cheapest(
         f"{function}: target_forward_error must be at least {reached + rounding:.3g} for a "
         f"contraction of {shape[2]} and this dtype of the result, got {target:.3g}"
     )
-
-
-def _slow_or_unbounded(shape: tuple[int, int, int], componentwise: bool) -> bool:
-    return componentwise or min(shape) < _FLOAT16X3_ORDER

@@ -3,8 +3,6 @@
 Each takes arrays and returns a (1, 1) array in float32. Importing this module imports NKI.
 """
 
-from __future__ import annotations
-
 from trnblas._kernels.energy import batched_pair_energy, mp2_energy
 from trnblas._kernels.energy_panels import most_functions
 

@@ -47,13 +47,9 @@ def evaluate(
     result = function(*to_native(args, product), **to_native(kwargs, product))
     if args and result is args[0]:  # an in-place function of a native tensor
         return result
-    parts = {_part_dtype(z) for z in found}
+    parts = {(z.part_dtype if isinstance(z, ComplexMethods) else z.dtype.to_real()) for z in found}
     half = parts.pop() if len(parts) == 1 else None
     return from_native(kind, result, half if half in HALVES else None)
-
-
-def _part_dtype(z: ComplexMethods | Tensor) -> torch.dtype:
-    return z.part_dtype if isinstance(z, ComplexMethods) else z.dtype.to_real()
 
 
 def _find(value: Any, found: list[ComplexMethods | Tensor]) -> None:

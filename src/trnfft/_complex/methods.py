@@ -14,20 +14,12 @@ Dims: TypeAlias = int | Sequence[int] | None
 Binary: TypeAlias = Callable[[Any, Any], Any]
 
 
-def _operator(function: Callable[..., Any]) -> Binary:
+def _operator(function: Callable[..., Any], reflected: bool = False) -> Binary:
     def operate(self: ComplexMethods, other: Any) -> Any:
         if not isinstance(other, (ComplexMethods, Tensor, numbers.Number)):
             return NotImplemented
-        return self._operate(function, self, other)
-
-    return operate
-
-
-def _reflected(function: Callable[..., Any]) -> Binary:
-    def operate(self: ComplexMethods, other: Any) -> Any:
-        if not isinstance(other, (ComplexMethods, Tensor, numbers.Number)):
-            return NotImplemented
-        return self._operate(function, other, self)
+        a, b = (other, self) if reflected else (self, other)
+        return self._operate(function, a, b)
 
     return operate
 
@@ -107,17 +99,17 @@ class ComplexMethods:
         raise NotImplementedError
 
     __add__ = _operator(torch.add)
-    __radd__ = _reflected(torch.add)
+    __radd__ = _operator(torch.add, reflected=True)
     __sub__ = _operator(torch.sub)
-    __rsub__ = _reflected(torch.sub)
+    __rsub__ = _operator(torch.sub, reflected=True)
     __mul__ = _operator(torch.mul)
-    __rmul__ = _reflected(torch.mul)
+    __rmul__ = _operator(torch.mul, reflected=True)
     __truediv__ = _operator(torch.div)
-    __rtruediv__ = _reflected(torch.div)
+    __rtruediv__ = _operator(torch.div, reflected=True)
     __pow__ = _operator(torch.pow)
-    __rpow__ = _reflected(torch.pow)
+    __rpow__ = _operator(torch.pow, reflected=True)
     __matmul__ = _operator(torch.matmul)
-    __rmatmul__ = _reflected(torch.matmul)
+    __rmatmul__ = _operator(torch.matmul, reflected=True)
     __eq__ = _operator(torch.eq)
     __ne__ = _operator(torch.ne)
 

@@ -3,8 +3,6 @@
 They are not in ``trnfft.nki.__all__``. ``INSTEAD`` has their replacements.
 """
 
-from __future__ import annotations
-
 from trnfft.nki.multicore import get_multicore, multi_core_fft, set_multicore
 
 __all__ = ["get_multicore", "multi_core_fft", "set_multicore"]

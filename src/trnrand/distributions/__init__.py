@@ -1,7 +1,5 @@
 """All distributions of trnrand, re-exported from the modules of their families."""
 
-from __future__ import annotations
-
 from trnrand.distributions import (
     categories,
     circular,

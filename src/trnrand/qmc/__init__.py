@@ -4,8 +4,6 @@ Points are rows. A point set depends on its arguments alone: the same seed gives
 every machine and device, and a draw from a start index is the tail of a longer draw.
 """
 
-from __future__ import annotations
-
 from trnrand.qmc._discrepancy import discrepancy
 from trnrand.qmc._halton import HaltonEngine, halton
 from trnrand.qmc._latin_hypercube import latin_hypercube

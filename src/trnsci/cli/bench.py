@@ -21,18 +21,9 @@ import click
 
 from trnsci.cli.extras import not_installed
 from trnsci.core.errors import ParameterError
+from trnsci.libraries import LIBRARIES
 
-OURS = (
-    "ours",
-    "nkisim",
-    "philox",
-    "trnblas",
-    "trnfft",
-    "trnrand",
-    "trnsolver",
-    "trnsparse",
-    "trntensor",
-)
+OURS = ("ours", "nkisim", "philox", *LIBRARIES)
 """Names of the libraries in the results."""
 
 ASIDE = ("threefry",)

@@ -20,6 +20,7 @@ from typing import Literal
 import click
 
 from trnsci.cli.extras import install_hint
+from trnsci.libraries import LIBRARIES
 
 _OPTIONAL = {
     "numba": "compiled loops in nkisim and trnrand",
@@ -28,17 +29,7 @@ _OPTIONAL = {
     "pyamg": "algebraic multigrid as a preconditioner",
     "pyscf": "molecules for the DF-MP2 examples",
 }
-_PACKAGES = {
-    "nkisim",
-    "nkitorch",
-    "trnblas",
-    "trnfft",
-    "trnrand",
-    "trnsci",
-    "trnsolver",
-    "trnsparse",
-    "trntensor",
-}
+_PACKAGES = {"nkisim", "nkitorch", "trnsci", *LIBRARIES}
 """Import names of the distribution ``nkisim``."""
 _MARKS = {"yes": "[ok]", "no": "[--]", "wrong": "[!!]"}
 

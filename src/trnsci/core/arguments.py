@@ -175,6 +175,15 @@ def agree(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
     )
 
 
+def one_shape(function: str, first: str, a: Tensor, second: str, b: Tensor) -> None:
+    """Raise unless ``a`` and ``b`` have one shape."""
+    if a.shape != b.shape:
+        raise ShapeError(
+            f"{function}: {first} and {second} must have one shape, got {tuple(a.shape)} and "
+            f"{tuple(b.shape)}"
+        )
+
+
 def floating(function: str, name: str, value: Tensor) -> None:
     """Raise unless the dtype is floating point or complex, and one with which torch computes."""
     if not (value.is_floating_point() or value.is_complex()):

@@ -1,7 +1,5 @@
 """Coverage: which kernel computes a public function, for each dtype and level of precision."""
 
-from __future__ import annotations
-
 from trnsci.coverage.survey import Cell, Line, Outcome, lines
 from trnsci.coverage.table import FORMATS, WORDS, render, summary
 

@@ -1,8 +1,7 @@
 """Kernel validation: running the cases, storing the records, rendering the table."""
 
-from __future__ import annotations
-
-from trnsci.validation.campaign import LIBRARIES, Task, tasks, validate
+from trnsci.libraries import LIBRARIES
+from trnsci.validation.campaign import Task, tasks, validate
 from trnsci.validation.record import (
     HARDWARE,
     Record,

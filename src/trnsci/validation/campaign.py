@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Literal
 
 from trnsci.core.evidence import kernels_of
+from trnsci.libraries import LIBRARIES
 from trnsci.validation.record import Record, fingerprint, read_records, write_record
 from trnsci.validation.running import GENERATIONS, run_case
 
-LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
 QUICK = ("gen3",)
 """The generation on which a quick run computes values: trn2."""
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from trnrand import Generator, normal
 from trnsci.core.arguments import also_spelled
 from trnsci.core.distributed.agreement import agreement
 from trnsci.core.distributed.collectives import all_reduce
@@ -26,7 +25,7 @@ from trnsci.core.krylov.operators import LinearOperator, as_operator
 from trnsci.core.numbers.conversions import widest
 from trnsolver.distributed._rows import Where, layout_of
 from trnsolver.distributed.iterative import sharded_matrix
-from trnsolver.lanczos import BoundedEigenpairs, LanczosInfo, wanted_pairs
+from trnsolver.lanczos import BoundedEigenpairs, LanczosInfo, draws, report_of, wanted_pairs
 from trnsparse.distributed import RowShardedCSR
 
 if TYPE_CHECKING:
@@ -104,7 +103,7 @@ def eigsh(
         offsets = matrix.offsets or layout_of(like, ranks).offsets
         order = offsets[-1]
         wanted = wanted_pairs("eigsh", order, k, which, ncv, max_iter, tol, like.dtype)
-        draw = _draws(like, order, slice(*offsets[ranks.rank : ranks.rank + 2]), seed)
+        draw = draws(like, order, seed, slice(*offsets[ranks.rank : ranks.rank + 2]))
         product = as_operator("eigsh", LinearOperator(matrix.product), like)
 
         def total(x: Tensor) -> Tensor:
@@ -138,18 +137,6 @@ def _like(matrix: Sharded, start: Tensor | None) -> Tensor:
     return like
 
 
-def _draws(like: Tensor, order: int, rows: slice, seed: int) -> Callable[[], Tensor]:
-    """Return a function that draws this rank's parts of the vectors that one process draws."""
-    generator = Generator(seed)
-
-    def draw() -> Tensor:
-        drawn = normal(order, 2, dtype=torch.float64, generator=generator, device="cpu")[rows]
-        found = torch.view_as_complex(drawn) if like.is_complex() else drawn[:, 0]
-        return found.to(like.device, like.dtype)
-
-    return draw
-
-
 def _measured(
     product: LinearOperator,
     matrix: Sharded,
@@ -160,10 +147,8 @@ def _measured(
     """Return values, this rank's rows of the vectors, and the report with measured residuals."""
     X = found.vectors.mT.contiguous()
     real, k = X.real.dtype, X.shape[1]
-    steps = tuple(found.residuals), found.matvecs + k
     if found.reason == "diverged":
-        info = LanczosInfo(False, found.reason, *steps, {}, (math.inf,) * k)
-        return found.values.to(X.device, real), X, info
+        return found.values.to(X.device, real), X, report_of(found, found.matvecs + k)
     image = torch.stack([widest(product(v)) for v in X.mT], 1)
     wide = widest(X)
     unit = max(found.norm, torch.finfo(torch.float64).tiny)  # so that squares do not overflow
@@ -174,10 +159,7 @@ def _measured(
     rest = image / unit - wide * (w.double() / unit)
     rests = (total(rest.abs().square().sum(0)) / squares).sqrt() * unit
     bounds = (rests + _rounding(matrix, X.dtype, found.norm, order, total))[chosen]
-    info = LanczosInfo(
-        found.reason == "converged", found.reason, *steps, {}, tuple(bounds.tolist())
-    )
-    return w[chosen], X[:, chosen].contiguous(), info
+    return w[chosen], X[:, chosen].contiguous(), report_of(found, found.matvecs + k, bounds)
 
 
 def _rounding(

@@ -138,14 +138,10 @@ def _literals(unit: Unit) -> Iterator[Found]:
             kind = type(value).__name__
             yield Found(LITERAL, constant, f"{value!r} is {kind}", "use numbers, tuples or text")
         elif value is ... and not _is_index(unit, constant):
-            if not _is_placeholder(unit, constant):
+            if not isinstance(unit.tree.parent(constant), ast.Expr):
                 yield Found(ELLIPSIS, constant, "... is not an index here", "use None or remove it")
             elif not isinstance(unit.node, ast.ClassDef):
                 yield Found(ELLIPSIS, constant, "... is a statement here", "write pass")
-
-
-def _is_placeholder(unit: Unit, node: ast.AST) -> bool:
-    return isinstance(unit.tree.parent(node), ast.Expr)
 
 
 def _is_index(unit: Unit, node: ast.AST) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping
+from dataclasses import KW_ONLY, dataclass, field
 from functools import cached_property
 from types import MappingProxyType
 from typing import Any, NamedTuple, TypeVar, overload
@@ -33,6 +34,7 @@ B = TypeVar("B", bound=ast.AST)
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
+@dataclass(eq=False)
 class Unit:
     """A function, a method or a class that a kernel reaches, or the kernel itself.
 
@@ -48,30 +50,19 @@ class Unit:
         found: Results of the checks that ran, by NKI version.
     """
 
-    def __init__(
-        self,
-        tree: File,
-        node: Definition,
-        scope: Globals,
-        is_kernel: bool = False,
-        *,
-        owner: ast.ClassDef | None = None,
-        outer: Unit | None = None,
-        loop: str = "",
-        live: object = None,
-    ) -> None:
-        self.tree = tree
-        self.node = node
-        self.scope = scope
-        self.is_kernel = is_kernel
-        self.owner = owner
-        self.outer = outer
-        self.loop = loop
-        self.live = live
-        self.found: dict[str, list[Any]] = {}
-        self._globals: dict[str, Meaning] = {}
-        self._meanings: dict[ast.AST, Meaning] = {}
-        self._kinds: dict[str, Kinds] = {}
+    tree: File
+    node: Definition
+    scope: Globals
+    is_kernel: bool = False
+    _: KW_ONLY
+    owner: ast.ClassDef | None = None
+    outer: Unit | None = None
+    loop: str = ""
+    live: object = None
+    found: dict[str, list[Any]] = field(default_factory=dict, init=False)
+    _globals: dict[str, Meaning] = field(default_factory=dict, init=False)
+    _meanings: dict[ast.AST, Meaning] = field(default_factory=dict, init=False)
+    _kinds: dict[str, Kinds] = field(default_factory=dict, init=False)
 
     @property
     def name(self) -> str:

@@ -219,11 +219,7 @@ def _columns(tensor: NkiTensor, double: bool) -> int:
 
 
 def _sizes(call: Call, ocp: bool) -> None:
-    stationary, moving, dst = (
-        call.operand("stationary"),
-        call.operand("moving"),
-        call.operand("dst"),
-    )
+    stationary, moving, dst = map(call.operand, ("stationary", "moving", "dst"))
     generation = call.generation
     double = _double_row(call)
     rows, columns = _tile(call)
@@ -372,11 +368,7 @@ def _e4m3fn(call: Call, operands: dict[str, NkiTensor], ocp: bool) -> None:
 
 
 def _dtypes(call: Call, ocp: bool) -> None:
-    stationary, moving, dst = (
-        call.operand("stationary"),
-        call.operand("moving"),
-        call.operand("dst"),
-    )
+    stationary, moving, dst = map(call.operand, ("stationary", "moving", "dst"))
     operands = {"stationary": stationary, "moving": moving}
     _e4m3fn(call, operands, ocp)
     types = ", ".join(_types(call, _FLOATS, ocp))

@@ -281,11 +281,7 @@ def _matmul_sizes(call: Call, words: tuple[int, int]) -> None:
     ``words`` is the largest number of words per row of ``moving``: for a float32 ``dst`` and for a
     bfloat16 one.
     """
-    stationary, moving, dst = (
-        call.operand("stationary"),
-        call.operand("moving"),
-        call.operand("dst"),
-    )
+    stationary, moving, dst = map(call.operand, ("stationary", "moving", "dst"))
     k, m, n = stationary.shape[0], stationary.free_size, moving.free_size
     if k != moving.shape[0]:
         call.fail(

@@ -86,38 +86,6 @@ def _note_some(tensor: NkiTensor, instruction: str) -> None:
 class Plan:
     """Execution plan for all calls of one signature."""
 
-    __slots__ = (
-        "adds_to",
-        "body",
-        "copies",
-        "engine",
-        "fast",
-        "fills_skipping",
-        "follow",
-        "inexact",
-        "instruction",
-        "lists",
-        "loads",
-        "may_overlap",
-        "moves",
-        "notes",
-        "numbers",
-        "parts",
-        "reads",
-        "resolution",
-        "resolves",
-        "scatters",
-        "shared",
-        "stores",
-        "streams",
-        "sums",
-        "synchronises",
-        "violations",
-        "watch",
-        "widened",
-        "writes",
-    )
-
     def __init__(self, instruction: Instruction, call: Call) -> None:
         self.instruction = instruction
         self.engine = call.engine

@@ -14,9 +14,9 @@ from types import FrameType
 
 from trnsci.core.counters import count_fallback, count_refusal
 from trnsci.core.errors import NkiFallbackWarning, NkiRefusalWarning
+from trnsci.libraries import LIBRARIES
 
-_LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")
-_INNER = {*_LIBRARIES, "torch", "trnsci"}
+_INNER = {*LIBRARIES, "torch", "trnsci"}
 _LONGEST = 200  # characters of the error's first line that identify a cause
 
 _lock = Lock()
@@ -103,7 +103,7 @@ def _called_function() -> str:
     for frame in _inner_frames():
         package = _package(frame)
         name = frame.f_code.co_qualname.partition(".<locals>")[0].removeprefix("_")
-        if package in _LIBRARIES and name.partition(".")[0] in sys.modules[package].__all__:
+        if package in LIBRARIES and name.partition(".")[0] in sys.modules[package].__all__:
             called = f"{package}.{name}"
     return called
 

@@ -171,7 +171,7 @@ class Operation:
             return Decision(path, reason)
         if choice.by_operands and not any(map(_on_neuron, args)):
             return Decision("pytorch", NO_DEVICE)
-        if _any_empty(args):
+        if any(isinstance(arg, Tensor) and arg.numel() == 0 for arg in args):
             return Decision("pytorch", "an operand is empty")
         end = "; the call raises" if choice.required else ""
         refusal = refusal or self._refusal(choice.widening, args)
@@ -391,10 +391,6 @@ def _conj(grad: Any) -> Any:
 
 def _on_neuron(arg: Any) -> bool:
     return isinstance(arg, Tensor) and arg.device.type == "neuron"
-
-
-def _any_empty(args: tuple[Any, ...]) -> bool:
-    return any(isinstance(arg, Tensor) and arg.numel() == 0 for arg in args)
 
 
 def _each_of(result: Any, function: Callable[[Tensor], Tensor]) -> Any:

@@ -59,8 +59,6 @@ def broadcast(tensor: Tensor, ranks: Ranks, root: int) -> Tensor:
 
     The gradient is the sum of the ranks' gradients, at the root.
     """
-    if ranks.size == 1:
-        return tensor
 
     def forward(x: Tensor) -> Tensor:
         sent = _buffer(x) if ranks.rank == root else torch.empty_like(x, memory_format=_DENSE)
@@ -72,7 +70,7 @@ def broadcast(tensor: Tensor, ranks: Ranks, root: int) -> Tensor:
             ranks.transport.reduce(total, root)
         return total if ranks.rank == root else torch.zeros_like(total)
 
-    return _linear(tensor, forward, transposed)
+    return _linear(tensor, ranks, forward, transposed)
 
 
 def all_gather(
@@ -93,12 +91,10 @@ def all_gather(
         gradient: ``"partial"`` if ranks compute different things from the result, so that their
             gradients are added; ``"replicated"`` if all compute the same.
     """
-    if ranks.size == 1:
-        return part
     forward = lambda x: _gathered(x, ranks, sizes, dim)  # noqa: E731
     if gradient == "partial":
-        return _linear(part, forward, lambda x: _scattered(x, ranks, sizes, dim))
-    return _linear(part, forward, lambda x: _own(x, ranks, sizes, dim))
+        return _linear(part, ranks, forward, lambda x: _scattered(x, ranks, sizes, dim))
+    return _linear(part, ranks, forward, lambda x: _own(x, ranks, sizes, dim))
 
 
 def reduce_scatter(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int = 0) -> Tensor:
@@ -110,10 +106,9 @@ def reduce_scatter(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int = 0) 
         sizes: Size of each rank's part in the dimension.
         dim: Dimension of the parts.
     """
-    if ranks.size == 1:
-        return x
     return _linear(
         x,
+        ranks,
         lambda x: _scattered(x, ranks, sizes, dim),
         lambda grad: _gathered(grad, ranks, sizes, dim),
     )
@@ -124,10 +119,9 @@ def own_part(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int = 0) -> Ten
 
     It is free; its gradient is gathered.
     """
-    if ranks.size == 1:
-        return x
     return _linear(
         x,
+        ranks,
         lambda x: _own(x, ranks, sizes, dim),
         lambda grad: _gathered(grad, ranks, sizes, dim),
     )
@@ -135,9 +129,7 @@ def own_part(x: Tensor, ranks: Ranks, sizes: Sequence[int], dim: int = 0) -> Ten
 
 def all_reduce(x: Tensor, ranks: Ranks) -> Tensor:
     """Return the sum of the ranks' tensors, the same on every rank."""
-    if ranks.size == 1:
-        return x
-    return _linear(x, lambda x: _summed(x, ranks), lambda grad: grad)
+    return _linear(x, ranks, lambda x: _summed(x, ranks), lambda grad: grad)
 
 
 def replicate(x: Tensor, ranks: Ranks) -> Tensor:
@@ -145,9 +137,7 @@ def replicate(x: Tensor, ranks: Ranks) -> Tensor:
 
     Its gradient is the sum of the ranks' gradients.
     """
-    if ranks.size == 1:
-        return x
-    return _linear(x, lambda x: x.view_as(x), lambda grad: _summed(grad, ranks))
+    return _linear(x, ranks, lambda x: x.view_as(x), lambda grad: _summed(grad, ranks))
 
 
 def exchange(
@@ -168,8 +158,6 @@ def exchange(
         old_sizes: Size of each rank's part along ``old_dim``.
         new_sizes: Size of each rank's part along ``new_dim``.
     """
-    if ranks.size == 1:
-        return x
 
     def forward(x: Tensor) -> Tensor:
         blocks = torch.split(x, list(new_sizes), new_dim)
@@ -186,7 +174,10 @@ def exchange(
         return torch.cat([p.view(s) for p, s in zip(pieces, shapes, strict=True)], old_dim)
 
     return _linear(
-        x, forward, lambda grad: exchange(grad, ranks, new_dim, old_dim, new_sizes, old_sizes)
+        x,
+        ranks,
+        forward,
+        lambda grad: exchange(grad, ranks, new_dim, old_dim, new_sizes, old_sizes),
     )
 
 
@@ -199,10 +190,9 @@ def all_to_all(x: Tensor, ranks: Ranks, sent: Sequence[int], received: Sequence[
         sent: Number of rows for each rank.
         received: Number of rows from each rank.
     """
-    if ranks.size == 1:
-        return x
     return _linear(
         x,
+        ranks,
         lambda x: _sent(x, ranks, sent, received),
         lambda grad: _sent(grad, ranks, received, sent),
     )
@@ -230,7 +220,7 @@ def start_shift(x: Tensor, ranks: Ranks, by: int, sizes: Sequence[int]) -> Pendi
         return found if pending else Pending(found, works[-1], ranks, "all_to_all").wait()
 
     there, here = sizes[(ranks.rank + by) % ranks.size], sizes[ranks.rank]
-    found = _linear(
+    found = _applied(
         x,
         lambda x: shifted(x, by, there, True),
         lambda grad: shifted(grad, -by, here, False),
@@ -320,10 +310,15 @@ class _Linear(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         """Return the value of the transpose."""
         forward, transposed = ctx.maps
-        return _linear(grads[0], transposed, forward), None, None
+        return _applied(grads[0], transposed, forward), None, None
 
 
-def _linear(x: Tensor, forward: Linear, transposed: Linear) -> Tensor:
+def _linear(x: Tensor, ranks: Ranks, forward: Linear, transposed: Linear) -> Tensor:
+    """Return ``forward(x)`` with its gradient; one rank has x itself."""
+    return x if ranks.size == 1 else _applied(x, forward, transposed)
+
+
+def _applied(x: Tensor, forward: Linear, transposed: Linear) -> Tensor:
     if not (x.is_floating_point() or x.is_complex()):
         return forward(x)  # works in transforms of torch.func too
     found: Tensor = _Linear.apply(x, forward, transposed)  # type: ignore[no-untyped-call]

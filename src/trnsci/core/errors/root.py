@@ -1,7 +1,5 @@
 """The base class of the exceptions in ``trnsci.core.errors``, which shows the whole tree."""
 
-from __future__ import annotations
-
 
 class TrnsciError(Exception):
     """Base class of all exceptions of the suite."""

@@ -16,7 +16,9 @@ from trnsci.core.errors import NotPositiveDefiniteError, SingularMatrixError
 from trnsci.core.krylov.runs import Product
 from trnsci.core.numbers.values import readable
 
-_NARROW = (torch.float16, torch.bfloat16)
+
+def _widened(r: Tensor) -> Tensor:
+    return r.float() if r.dtype in (torch.float16, torch.bfloat16) else r
 
 
 def checked_diagonal(function: str, diagonal: Tensor) -> Tensor:
@@ -27,8 +29,7 @@ def checked_diagonal(function: str, diagonal: Tensor) -> Tensor:
         FlagError: The values cannot be read.
     """
     readable(function, "A", diagonal)
-    diagonal = diagonal.detach()
-    diagonal = diagonal.float() if diagonal.dtype in _NARROW else diagonal
+    diagonal = _widened(diagonal.detach())
     bad = (~torch.isfinite(1 / diagonal.abs())).nonzero()
     if bad.numel():
         place = tuple(bad[0].tolist())
@@ -72,8 +73,7 @@ def block_jacobi(function: str, blocks: Tensor, n: int, definite: bool) -> Produ
     """
     readable(function, "A", blocks)
     count, size = blocks.shape[-3:-1]
-    blocks = blocks.detach().clone()
-    blocks = blocks.float() if blocks.dtype in _NARROW else blocks
+    blocks = _widened(blocks.detach().clone())
     if count:
         # Pad with the identity beyond the edge of the matrix.
         inside = torch.arange(size, device=blocks.device) < n - (count - 1) * size
@@ -133,7 +133,3 @@ def as_column(r: Tensor, a: Tensor) -> Tensor:
     """Return vectors as matrices (..., n, 1) in the dtype of a, complex for complex vectors."""
     dtype = a.dtype.to_complex() if r.is_complex() else a.dtype
     return r.to(dtype).unsqueeze(-1)
-
-
-def _widened(r: Tensor) -> Tensor:
-    return r.float() if r.dtype in _NARROW else r

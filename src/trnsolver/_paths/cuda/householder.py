@@ -8,8 +8,6 @@ opposite to those of the columns.
 ``REAL`` and ``LEAST`` are as in ``jacobi``.
 """
 
-from __future__ import annotations
-
 from trnsolver._paths.cuda.jacobi import COMMON
 
 QR = (

@@ -13,8 +13,6 @@ Macros: ``REAL`` is the type, ``EPS`` its precision, ``LEAST`` a value negligibl
 sets ``troubled``. If ``sweeps`` is not null, it receives the number of sweeps.
 """
 
-from __future__ import annotations
-
 COMMON = """
 // Fast versions, accurate to a few units in the last place.
 __device__ float quick_quotient(float a, float b) { return __fdividef(a, b); }

@@ -7,8 +7,6 @@ a block has a thread for every two pairs; a warp rotates some of the vectors. Fi
 are reorthogonalised.
 """
 
-from __future__ import annotations
-
 from trnsolver._paths.cuda.jacobi import PAIRS
 
 MOST_ROWS = 64

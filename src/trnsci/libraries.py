@@ -1,0 +1,3 @@
+"""The names of the six libraries."""
+
+LIBRARIES = ("trnblas", "trnfft", "trnrand", "trnsolver", "trnsparse", "trntensor")

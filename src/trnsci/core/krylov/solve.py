@@ -234,6 +234,8 @@ def _returned(
     Rounding to a narrower dtype does not undo convergence, unless x overflows or underflows.
     """
     space, exact = watch.space, run.x
+    if dtype is exact.dtype and not isinstance(factor, Tensor) and factor == 1:
+        return run
     run.x = (exact * factor).to(dtype).to(exact.dtype)
     rounded = run.x / factor
     change = space.peak(rounded - exact)
@@ -387,7 +389,7 @@ def _of_operator(
 
 
 def _power_below(peak: Number) -> Number:
-    """Return the power of two at or below each element, 1 for 0."""
+    """Return the power of two at or below each element, 1 for 0 and for a usual number."""
     if isinstance(peak, Tensor):
         return torch.where(peak > 0, peak / (2 * torch.frexp(peak).mantissa), 1.0)
-    return 2.0 ** (math.frexp(peak)[1] - 1) if peak > 0 else 1.0
+    return 1.0 if 1e-3 < peak < 1e3 or not peak else 2.0 ** (math.frexp(peak)[1] - 1)

@@ -18,6 +18,8 @@ Number: TypeAlias = Any
 
 _LEAST = 1e-280
 """Squares below this have lost digits to underflow."""
+_SHORT, _LEAST_SHORT = 2**12, 1e-24
+"""Sums of so few products lose few digits in float32, unless they are as small as this."""
 
 _WIDENED: dict[torch.dtype, Callable[[Tensor], Tensor]] = {
     torch.float32: Tensor.double,
@@ -47,6 +49,14 @@ class Vectors:
             return found.item().real
         return self._total(_real(found)).item()
 
+    def short_inner(self, a: Tensor, b: Tensor) -> Number:
+        """Return ``inner(a, b)``; few numbers of usual size are added in their own dtype."""
+        if len(a) <= _SHORT and self._total is None:
+            found = torch.vdot(a, b).item().real
+            if _LEAST_SHORT < abs(found) < math.inf:
+                return found
+        return self.inner(a, b)
+
     root: Callable[[Number], Number] = staticmethod(math.sqrt)
     """The norm from its square, without the derivative, which is infinite at zero."""
 
@@ -72,13 +82,6 @@ class Vectors:
         v = _parts(v)
         found = torch.linalg.vector_norm(v, math.inf) if v.numel() else v.new_zeros(())
         return found.item() if self._total is None else self._total(found.double()).item()
-
-    def zero(self, v: Tensor) -> bool:
-        """Return whether all elements of all vectors are zero."""
-        found = torch.any(v)
-        if self._total is not None:
-            found = self._total(found.double())
-        return not bool(found)
 
     some: Callable[[Any], bool] = staticmethod(bool)
     """Whether a condition holds for any vector."""
@@ -131,6 +134,8 @@ class Several(Vectors):
         found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
         found = _real(found)
         return found if self._total is None else self._total(found)
+
+    short_inner = inner
 
     @staticmethod
     def root(square: Number) -> Number:

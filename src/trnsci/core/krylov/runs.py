@@ -70,7 +70,7 @@ class Run:
 
 def begun(product: Product, b: Tensor, x: Tensor, space: Vectors = ONE) -> tuple[Tensor, int]:
     """Return the initial residual, and the number of products: none for x = 0."""
-    if space.worst(space.peak(x)) == 0:
+    if space.zero(x):
         return b.clone(), 0
     return b - product(x), 1
 

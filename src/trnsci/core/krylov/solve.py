@@ -190,8 +190,9 @@ def run_system(
 ) -> Run:
     """Return a run with b scaled to about 1 by a power of two, which is exact.
 
-    The squares of its elements are then representable. For b = 0 the result is x = 0. The residual
-    is that of x at the scale of b and rounded to ``dtype``, which may overflow or underflow.
+    The squares of its elements are then representable; those of one vector of usual size are so
+    without. For b = 0 the result is x = 0. The residual is that of x at the scale of b and rounded
+    to ``dtype``, which may overflow or underflow.
     """
     if recording():  # explain() only needs the path
         x = torch.zeros_like(b) if start is None else start
@@ -202,10 +203,11 @@ def run_system(
         return Run(x, [math.nan], 0, 0, "diverged")
     if not space.some(peak > 0):
         return Run(torch.zeros_like(b), [0.0], 0, 0, "converged")
-    unit = _power_below(peak)
+    usual = type(space) is Vectors and space.total is None and 1e-3 < peak < 1e3
+    unit = 1.0 if usual else _power_below(peak)
     factor = unit.to(b.real.dtype) if isinstance(unit, Tensor) else unit
     x = torch.zeros_like(b) if start is None else start / factor
-    b = b / factor
+    b = b if usual else b / factor
     size = space.norm(b)
     goal: Number
     scale: Number
@@ -223,6 +225,8 @@ def run_system(
 
     watch = Watch(goal, rule.limit, scale, None if callback is None else scaled, space)
     run = method(op, b, x, M, watch)
+    if usual and dtype in (None, b.dtype):
+        return run
     return _returned(run, op, b, watch, factor, dtype or b.dtype)
 
 
@@ -234,8 +238,6 @@ def _returned(
     Rounding to a narrower dtype does not undo convergence, unless x overflows or underflows.
     """
     space, exact = watch.space, run.x
-    if dtype is exact.dtype and not isinstance(factor, Tensor) and factor == 1:
-        return run
     run.x = (exact * factor).to(dtype).to(exact.dtype)
     rounded = run.x / factor
     change = space.peak(rounded - exact)
@@ -389,7 +391,7 @@ def _of_operator(
 
 
 def _power_below(peak: Number) -> Number:
-    """Return the power of two at or below each element, 1 for 0 and for a usual number."""
+    """Return the power of two at or below each element, 1 for 0."""
     if isinstance(peak, Tensor):
         return torch.where(peak > 0, peak / (2 * torch.frexp(peak).mantissa), 1.0)
-    return 1.0 if 1e-3 < peak < 1e3 or not peak else 2.0 ** (math.frexp(peak)[1] - 1)
+    return 2.0 ** (math.frexp(peak)[1] - 1) if peak > 0 else 1.0

@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import not_negative, whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import FlagError
 from trnsci.core.interop import (
@@ -75,11 +75,10 @@ def stopping(
     limit = whole(function, "max_iter", max_iter, 0, error=FlagError)
     if callback is not None and not callable(callback):
         raise FlagError(f"{function}: callback must be a function, got {type(callback).__name__}")
-    relative = ("tol", tol) if rtol is None else ("rtol", rtol)
-    for name, value in (relative, ("atol", atol)):
-        if not value >= 0:
-            raise FlagError(f"{function}: tolerances: {name} must be at least 0, got {value}")
-    return Stopping(relative[1], atol, limit, callback)
+    not_negative(function, rtol=rtol, atol=atol)
+    if rtol is None:
+        not_negative(function, tol=tol)
+    return Stopping(tol if rtol is None else rtol, atol, limit, callback)
 
 
 @dataclass(frozen=True)

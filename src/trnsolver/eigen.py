@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnblas import backend
-from trnsci.core.arguments import agree, whole
+from trnsci.core.arguments import agree, not_negative, whole
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher, on_both_cores
 from trnsci.core.errors import (
@@ -230,9 +230,11 @@ def eigh_generalized(
 
     Raises:
         NotPositiveDefiniteError: B is not positive definite.
+        FlagError: tol is negative.
         NotFiniteError: A has a NaN or an infinity.
         ShapeError: A or B is not square, or they do not fit.
     """
+    not_negative("eigh_generalized", tol=tol)
     agree("eigh_generalized", "A", A, "B", B)
     a, b = (square_matrix("eigh_generalized", n, m) for n, m in (("A", A), ("B", B)))
     if a.shape[-1] != b.shape[-1]:

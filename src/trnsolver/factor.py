@@ -15,6 +15,7 @@ from torch import Tensor
 from torch.linalg import solve_triangular
 
 from trnblas import trsm
+from trnsci.core.arguments import not_negative
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
 from trnsci.core.backend.launch import Launcher
 from trnsci.core.errors import ConvergenceError, DerivativeError
@@ -129,12 +130,14 @@ def schur(A: Tensor, tol: float = 1e-10, *, output: str = "real") -> Schur:
         output: ``"real"`` or ``"complex"``.
 
     Raises:
+        FlagError: tol is negative, or output is another one.
         ShapeError: A is not square.
         NotFiniteError: A has a NaN or an infinity.
         ConvergenceError: The algorithm did not converge.
         DerivativeError: A is being differentiated.
     """
     no_kernel("schur")
+    not_negative("schur", tol=tol)
     work = square_matrix("schur", "A", A)
     chosen("schur", "output", output, ("real", "complex"))
     if not inert(work):

@@ -10,7 +10,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import also_spelled, whole
+from trnsci.core.arguments import also_spelled, not_negative, whole
 from trnsci.core.backend.fallback import callers_level
 from trnsci.core.backend.launch import Launcher, on_both_cores
 from trnsci.core.errors import AccuracyWarning, FlagError, NotPositiveDefiniteError, ShapeError
@@ -112,15 +112,14 @@ def inv_sqrt_spd_ns(
 
     Raises:
         ConvergenceError: The steps did not converge, and ``on_failure`` is ``"raise"``.
-        FlagError: ``max_iter`` is negative, or ``tol`` is NaN.
+        FlagError: ``max_iter`` or ``tol`` is negative, or ``tol`` is NaN.
         ShapeError: A is not square.
     """
     work = square_matrix("inv_sqrt_spd_ns", "A", A)
     checked_action("inv_sqrt_spd_ns", on_failure)
     whole("inv_sqrt_spd_ns", "max_iter", max_iter, 0, error=FlagError)
+    not_negative("inv_sqrt_spd_ns", tol=tol)
     tol = max(1e-7, 4 * torch.finfo(work.dtype).eps) if tol is None else tol
-    if tol != tol:
-        raise FlagError("inv_sqrt_spd_ns: tol must be a number, got nan")
     flat = batch_of(work)
     # A power of four: scaling the matrix and its root is exact.
     root = torch.exp2((torch.log2(peak(flat)) / 2).floor())

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
-from trnsci.core.arguments import also_spelled, floating, whole
+from trnsci.core.arguments import also_spelled, floating, not_negative, whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import DTypeError, FlagError, ShapeError
 from trnsci.core.interop import with_forward_mode, without_transforms
@@ -326,8 +326,7 @@ def wanted_pairs(
     if ncv is not None:
         size = whole(function, "ncv", ncv, min(k + 1, order), order, FlagError)
     limit = whole(function, "max_iter", max_iter, 1, error=FlagError)
-    if tol is not None and not tol >= 0:
-        raise FlagError(f"{function}: tol must be at least 0, got {tol}")
+    not_negative(function, tol=tol)
     return Wanted(k, which, order, size, max(tol or 0.0, _DIGITS * torch.finfo(dtype).eps), limit)
 
 

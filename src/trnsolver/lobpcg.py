@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnrand import Generator, normal
-from trnsci.core.arguments import floating, tensor, whole
+from trnsci.core.arguments import floating, not_negative, tensor, whole
 from trnsci.core.errors import (
     DTypeError,
     FlagError,
@@ -91,8 +91,7 @@ def lobpcg(
     if 3 * k > size:
         raise ShapeError(f"lobpcg: X must have at most n / 3 columns, got shape {tuple(x.shape)}")
     whole("lobpcg", "max_iter", max_iter, 0, error=FlagError)
-    if tol is not None and not tol >= 0:
-        raise FlagError(f"lobpcg: tol must be at least 0, got {tol}")
+    not_negative("lobpcg", tol=tol)
     goal = torch.finfo(x.dtype).eps ** 0.5 if tol is None else tol
     product, b = _block("A", A, x), None if B is None else _block("B", B, x)
     precondition = as_preconditioner("lobpcg", M, x[:, 0])

@@ -208,9 +208,11 @@ def amg_preconditioner(
 
     Raises:
         OperandError: A is not square.
+        FlagError: ``sweeps`` is not positive.
         ModuleNotFoundError: pyamg is not installed.
     """
     no_kernel("amg_preconditioner")
+    whole("amg_preconditioner", "sweeps", sweeps, 1, error=FlagError)
     csr = _csr("amg_preconditioner", A)
     try:
         import pyamg

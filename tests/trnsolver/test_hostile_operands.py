@@ -127,7 +127,7 @@ def test_options_that_are_none(name):
     a, b = system()
     solver = getattr(trnsolver, name)
     for options in ({"max_iter": -1}, {"max_iter": 2.5}, {"tol": math.nan}, {"callback": 3}):
-        with pytest.raises(FlagError, match=next(iter(options)).replace("tol", "tolerances")):
+        with pytest.raises(FlagError, match=next(iter(options))):
             solver(a, b, **options)
     with pytest.raises(KeyError, match="mine"):
         solver(a, b, callback=lambda progress: {}["mine"])

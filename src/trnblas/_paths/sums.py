@@ -17,8 +17,8 @@ _FEW = 256
 # Squares added at a time: 16 of them in each lane of a vector register, of 16 lanes or of 8.
 _LONG_REGISTERS = torch.backends.cpu.get_cpu_capability().startswith("AVX")
 _BLOCK = 256 if _LONG_REGISTERS else 128
-# Up to this count, summing float32 in float64 is faster than the calls for small blocks.
-_WIDE = 0 if _LONG_REGISTERS else 2**14
+# Up to this count the squares stay in the cache until the pairwise sum reads them.
+_SQUARES = 2**15
 # Moduli computed at a time: they stay in the cache until the pairwise sum reads them.
 _SPAN = 2**18
 # Norms in this range are not affected by overflow or underflow of squares: with a norm of
@@ -37,7 +37,8 @@ def two_norm(x: Tensor) -> Tensor:
     if x.dtype in _NARROW:
         return two_norm(x.to(torch.float32)).to(x.dtype)
     if x.is_cpu and concrete(x):
-        norm = _blocked_norm(x)
+        pairwise = _FEW < x.numel() <= _SQUARES
+        norm = torch.sum(x * x).sqrt_() if pairwise else _blocked_norm(x)
         low, high = _SAFE_NORM
         if low < norm.item() < high:
             return norm
@@ -89,8 +90,6 @@ def _blocked_norm(x: Tensor) -> Tensor:
     count = x.numel()
     if count <= _FEW or not x.is_cpu:
         return torch.linalg.vector_norm(x)
-    if count <= _WIDE and x.dtype is torch.float32:
-        return torch.linalg.vector_norm(x, dtype=torch.float64).to(torch.float32)
     flat = x.reshape(-1)
     whole = count - count % _BLOCK
     norms = torch.linalg.vector_norm(flat[:whole].view(-1, _BLOCK), dim=1)

@@ -135,6 +135,13 @@ def integers(
     return found
 
 
+def not_negative(function: str, **values: float | None) -> None:
+    """Raise unless tolerances and other numbers are at least 0; None is one that is not given."""
+    for name, value in values.items():
+        if value is not None and not value >= 0:
+            raise FlagError(f"{function}: {name} must be at least 0, got {value}")
+
+
 def flag(function: str, name: str, value: bool) -> None:
     """Raise unless ``value`` is a bool."""
     if not isinstance(value, bool):

@@ -182,7 +182,7 @@ def _dense(function: str, A: Tensor, b: Tensor, name: str, n: int, columns: bool
         raise DTypeError(f"{function}: {name} is complex, where b is real: {A.dtype} and {b.dtype}")
     matrix = A.to(b.dtype)
     if columns or b.ndim == 1:
-        operator = LinearOperator(matrix.matmul, matrix.mH.matmul, n)
+        operator = LinearOperator(matrix.matmul, lambda v: matrix.mH @ v, n)
     else:
         operator = LinearOperator(
             lambda v: (matrix @ v.unsqueeze(-1)).squeeze(-1),

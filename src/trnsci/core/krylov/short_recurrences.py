@@ -113,12 +113,12 @@ def _cg_steps(
     x and r are overwritten unless the call is traced or differentiated.
     """
     z = r if M is None else M(r)
-    p, rho = z.clone(), space.inner(r, z)
+    p, rho = z.clone(), space.short_inner(r, z)
     norms = space.root(rho) if M is None else space.norm(r)
     active = norms > goal
     for _ in range(limit):
         image = product(p)
-        curvature = space.inner(p, image)
+        curvature = space.short_inner(p, image)
         active = active & (curvature > 0) & (curvature < math.inf)
         if not space.some(active):
             break
@@ -127,7 +127,7 @@ def _cg_steps(
         r = space.plus(r, -alpha, image)
         before = rho
         if M is None:
-            rho = space.inner(r, r)
+            rho = space.short_inner(r, r)
             norms = space.root(rho)
         else:
             norms = space.norm(r)
@@ -137,7 +137,7 @@ def _cg_steps(
             break
         if M is not None:
             z = M(r)
-            rho = space.inner(r, z)
+            rho = space.short_inner(r, z)
         else:
             z = r
         p = space.extended(z, space.ratio(rho, before, active), p)

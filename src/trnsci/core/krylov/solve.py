@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import Tensor
 
-from trnsci.core.arguments import whole
+from trnsci.core.arguments import not_negative, whole
 from trnsci.core.backend.explanation import recording
 from trnsci.core.errors import FlagError
 from trnsci.core.interop import (
@@ -75,11 +75,10 @@ def stopping(
     limit = whole(function, "max_iter", max_iter, 0, error=FlagError)
     if callback is not None and not callable(callback):
         raise FlagError(f"{function}: callback must be a function, got {type(callback).__name__}")
-    relative = ("tol", tol) if rtol is None else ("rtol", rtol)
-    for name, value in (relative, ("atol", atol)):
-        if not value >= 0:
-            raise FlagError(f"{function}: tolerances: {name} must be at least 0, got {value}")
-    return Stopping(relative[1], atol, limit, callback)
+    not_negative(function, rtol=rtol, atol=atol)
+    if rtol is None:
+        not_negative(function, tol=tol)
+    return Stopping(tol if rtol is None else rtol, atol, limit, callback)
 
 
 @dataclass(frozen=True)
@@ -190,8 +189,9 @@ def run_system(
 ) -> Run:
     """Return a run with b scaled to about 1 by a power of two, which is exact.
 
-    The squares of its elements are then representable. For b = 0 the result is x = 0. The residual
-    is that of x at the scale of b and rounded to ``dtype``, which may overflow or underflow.
+    The squares of its elements are then representable; those of one vector of usual size are so
+    without. For b = 0 the result is x = 0. The residual is that of x at the scale of b and rounded
+    to ``dtype``, which may overflow or underflow.
     """
     if recording():  # explain() only needs the path
         x = torch.zeros_like(b) if start is None else start
@@ -202,10 +202,11 @@ def run_system(
         return Run(x, [math.nan], 0, 0, "diverged")
     if not space.some(peak > 0):
         return Run(torch.zeros_like(b), [0.0], 0, 0, "converged")
-    unit = _power_below(peak)
+    usual = type(space) is Vectors and space.total is None and 1e-3 < peak < 1e3
+    unit = 1.0 if usual else _power_below(peak)
     factor = unit.to(b.real.dtype) if isinstance(unit, Tensor) else unit
     x = torch.zeros_like(b) if start is None else start / factor
-    b = b / factor
+    b = b if usual else b / factor
     size = space.norm(b)
     goal: Number
     scale: Number
@@ -223,6 +224,8 @@ def run_system(
 
     watch = Watch(goal, rule.limit, scale, None if callback is None else scaled, space)
     run = method(op, b, x, M, watch)
+    if usual and dtype in (None, b.dtype):
+        return run
     return _returned(run, op, b, watch, factor, dtype or b.dtype)
 
 

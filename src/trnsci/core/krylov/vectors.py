@@ -18,6 +18,8 @@ Number: TypeAlias = Any
 
 _LEAST = 1e-280
 """Squares below this have lost digits to underflow."""
+_SHORT, _LEAST_SHORT = 2**12, 1e-24
+"""Sums of so few products lose few digits in float32, unless they are as small as this."""
 
 _WIDENED: dict[torch.dtype, Callable[[Tensor], Tensor]] = {
     torch.float32: Tensor.double,
@@ -34,7 +36,7 @@ class Vectors:
     """
 
     def __init__(self, total: Callable[[Tensor], Tensor] | None = None) -> None:
-        self._total = total
+        self.total = total
 
     def inner(self, a: Tensor, b: Tensor) -> Number:
         """Return the real part of ``a^H b``."""
@@ -43,9 +45,17 @@ class Vectors:
             same, a = b is a, widened(a)
             b = a if same else widened(b)
         found = torch.vdot(a, b)
-        if self._total is None:
+        if self.total is None:
             return found.item().real
-        return self._total(_real(found)).item()
+        return self.total(_real(found)).item()
+
+    def short_inner(self, a: Tensor, b: Tensor) -> Number:
+        """Return ``inner(a, b)``; few numbers of usual size are added in their own dtype."""
+        if len(a) <= _SHORT and self.total is None:
+            found = torch.vdot(a, b).item().real
+            if _LEAST_SHORT < abs(found) < math.inf:
+                return found
+        return self.inner(a, b)
 
     root: Callable[[Number], Number] = staticmethod(math.sqrt)
     """The norm from its square, without the derivative, which is infinite at zero."""
@@ -71,13 +81,13 @@ class Vectors:
         """
         v = _parts(v)
         found = torch.linalg.vector_norm(v, math.inf) if v.numel() else v.new_zeros(())
-        return found.item() if self._total is None else self._total(found.double()).item()
+        return found.item() if self.total is None else self.total(found.double()).item()
 
     def zero(self, v: Tensor) -> bool:
         """Return whether all elements of all vectors are zero."""
         found = torch.any(v)
-        if self._total is not None:
-            found = self._total(found.double())
+        if self.total is not None:
+            found = self.total(found.double())
         return not bool(found)
 
     some: Callable[[Any], bool] = staticmethod(bool)
@@ -130,7 +140,9 @@ class Several(Vectors):
             b = a if same else widened(b)
         found = torch.linalg.vecdot(a, b, dim=self.dim).unsqueeze(self.dim)
         found = _real(found)
-        return found if self._total is None else self._total(found)
+        return found if self.total is None else self.total(found)
+
+    short_inner = inner
 
     @staticmethod
     def root(square: Number) -> Number:
@@ -147,7 +159,7 @@ class Several(Vectors):
         if v.is_complex():
             sizes = sizes.amax(-1)
         found = (sizes.amax if v.numel() else sizes.sum)(self.dim, keepdim=True).double()
-        return found if self._total is None else self._total(found)
+        return found if self.total is None else self.total(found)
 
     def some(self, mask: Any) -> bool:
         """Return whether a condition holds for any vector; True if ``recorded``."""

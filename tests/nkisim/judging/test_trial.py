@@ -3,11 +3,24 @@
 import copy
 import json
 from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from nkisim.judging import Fault, Settings, Verdict, author, judge, replaying, trial, verdict_on
+import nkisim
+from nkisim.judging import (
+    Fault,
+    Settings,
+    Verdict,
+    author,
+    entry,
+    judge,
+    replaying,
+    trial,
+    verdict_on,
+)
 from nkisim.trials.references import Reference
 
 from ...each_case import each_case
@@ -197,6 +210,19 @@ def test_kernels_are_named(judged, tmp_path):
     file.write_text("x = 1\n")
     with pytest.raises(ValueError, match=r"kernel: name one of one.py: none with @nki.jit"):
         judge(f"{file}::", doubled)()
+
+
+def test_functions_are_judged_in_their_file(monkeypatch):
+    given = []
+    monkeypatch.setattr(entry, "verdict_on", lambda *call: given.append(call))
+    for kernel, name in ((doubled, "doubled"), (nkisim.jit(doubled)[2], "doubled[2]")):
+        judge(kernel, doubled, seconds=3, seed=5)(X)
+        file, found, reference, settings, cases = given.pop()
+        assert (file, found, reference, cases) == (Path(__file__), name, doubled, (X,))
+        assert (settings.limits.seconds, settings.seed) == (3, 5)
+    for kernel in (lambda x: x, partial(doubled, factor=3.0), eval("lambda x: x", {})):
+        with pytest.raises(ValueError, match="is no function of a file"):
+            judge(kernel, doubled)
 
 
 def test_an_argument_may_change_if_it_is_returned(judged):

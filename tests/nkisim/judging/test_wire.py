@@ -45,8 +45,9 @@ def test_other_values_arrive_as_they_are():
     for dtype in (bfloat16, np.float32, np.dtype(np.uint8)):
         assert received(dtype) is as_dtype(dtype)  # and not its name
     repeated = np.broadcast_to(np.float32(2.5), (1000, 1000))  # of it, one element is sent
-    first, one, number = received([repeated, repeated[:1, :1], np.float32(7)])
+    first, two, one, number = received([repeated, repeated[:2, 0], repeated[:1, 0], np.float32(7)])
     assert (np.array_equal(first, repeated), first.strides) == (True, (0, 0))
+    assert ([*two], two.strides) == ([2.5, 2.5], (0,))
     assert (one.flags.writeable, number) == (True, 7)
 
 

@@ -213,6 +213,8 @@ class Trial:
             "options": self._options,
         }
         verdict.unheld = str(replaying.ask(message))
+        if verdict.unheld:
+            return
         first = 0
         for number, (arguments, of_call) in enumerate(zip(given, recorded, strict=True)):
             numbers = {}
@@ -223,11 +225,10 @@ class Trial:
             signatures = [one.extents for one in of_call]
             kinds = {"hostile": settings.hostile, "nonfinite": settings.nonfinite}
             for case in cases_of(arguments, verdict.seed + number, signatures, **kinds):
+                self._try(replaying, case, of_call[case.signature], numbers.get(case.signature))
                 if verdict.faults or verdict.unheld:
                     return
-                self._try(replaying, case, of_call[case.signature], numbers.get(case.signature))
-        if not verdict.faults and not verdict.unheld:
-            self._predict(replaying, given[0])
+        self._predict(replaying, given[0])
 
     def _try(self, replaying: Child, case: Case, recorded: Recorded, program: int | None) -> None:
         """Replay one case and compare its results."""

@@ -126,13 +126,14 @@ def _record(args: Any, kwargs: Any) -> dict[str, Any]:
 
 
 def _advise(args: Any, kwargs: Any) -> list[dict[str, Any]]:
-    """Return the advice for a kernel that is right; no part of the verdict depends on it."""
+    """Return the advice that gains most, if any; no part of the verdict depends on it."""
     loaded = _LOADED[0]
-    tried = profile(loaded.kernel, **loaded.options)(*args, **kwargs).advice  # type: ignore[arg-type]
-    pieces = [piece._asdict() for piece in tried if piece.code or piece is tried[0]]
-    for piece in pieces:
-        del piece["values"]
-    return pieces
+    found = profile(loaded.kernel, **loaded.options)(*args, **kwargs)  # type: ignore[arg-type]
+    tried = [piece for piece in found.advice[:1] if piece.gain_us is not None]
+    return [{name: getattr(best, name) for name in _TOLD} for best in tried]
+
+
+_TOLD = ("rule", "title", "action", "code", "gain_us", "change")
 
 
 _ANSWERS: Mapping[str, Callable[..., Any]] = {"load": _load, "record": _record, "advise": _advise}

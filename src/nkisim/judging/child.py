@@ -107,7 +107,7 @@ class Child:
     environment: Mapping[str, str] = field(default_factory=dict)
     _process: subprocess.Popen[bytes] = field(init=False)
     _channel: socket.socket = field(init=False)
-    _deadline: float = field(default=0.0, init=False)
+    _deadline: float = field(init=False)
 
     def __enter__(self) -> Self:
         if os.name != "posix":

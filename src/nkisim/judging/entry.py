@@ -92,8 +92,8 @@ def verdict_on(
     """
     start = time.monotonic()
     target, nki = resolve_target(settings.target).name, chosen(settings.nki)
-    found = Verdict(kernel=kernel or "", file=str(file), target=target, nki=nki)
-    found.seed = settings.seed or 0  # else drawn once the programs are fixed
+    seed = settings.seed or 0  # without one, it is drawn once the programs are fixed
+    found = Verdict(kernel=kernel or "", file=str(file), target=target, nki=nki, seed=seed)
     trial = Trial(found, settings, Reference(reference))
     try:
         if file.suffix == PROGRAM_SUFFIX:

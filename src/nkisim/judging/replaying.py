@@ -74,7 +74,8 @@ def _run(program: int, args: Any, kwargs: Any, thorough: bool) -> dict[str, Any]
     except MemoryError:
         raise
     except Exception as error:
-        return {"raised": f"{type(error).__name__}: {error}"[:2000]}
+        text = f"{type(error).__name__}: {error}"[:2000]
+        return {"refused": text, "stopped": text}
     report = run.report
     _Replays.returned = tuple(t for result in run.returned for t in tensors_of(result))
     after = [array for array in arrays_of((args, kwargs)) if array.dtype != object]

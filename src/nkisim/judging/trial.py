@@ -44,8 +44,6 @@ from nkisim.trials.references import Reference, Refused
 from nkisim.trials.running import arrays_of
 from nkisim.versions import NKI_VARIABLE, judged_by
 
-_LEAST_GAIN = 0.02
-
 
 class Trial:
     """The making of one verdict."""
@@ -92,7 +90,7 @@ class Trial:
             if verdict.faults or verdict.unheld or not given:
                 return
             self._replay(replaying, given, recorded, root_of(file))
-            if settings.advice and verdict.fast is not None and not verdict.faults:
+            if settings.advice and verdict.fast is not None:
                 with contextlib.suppress(Ended):
                     self._advise(author, given[0])
 
@@ -215,6 +213,8 @@ class Trial:
             "options": self._options,
         }
         verdict.unheld = str(replaying.ask(message))
+        if verdict.unheld:
+            return
         first = 0
         for number, (arguments, of_call) in enumerate(zip(given, recorded, strict=True)):
             numbers = {}
@@ -225,11 +225,10 @@ class Trial:
             signatures = [one.extents for one in of_call]
             kinds = {"hostile": settings.hostile, "nonfinite": settings.nonfinite}
             for case in cases_of(arguments, verdict.seed + number, signatures, **kinds):
+                self._try(replaying, case, of_call[case.signature], numbers.get(case.signature))
                 if verdict.faults or verdict.unheld:
                     return
-                self._try(replaying, case, of_call[case.signature], numbers.get(case.signature))
-        if not verdict.faults and any(case.counted for case in verdict.cases):
-            self._predict(replaying, given[0])
+        self._predict(replaying, given[0])
 
     def _try(self, replaying: Child, case: Case, recorded: Recorded, program: int | None) -> None:
         """Replay one case and compare its results."""
@@ -250,19 +249,18 @@ class Trial:
         if reply.get("unheld"):
             verdict.unheld = str(reply["unheld"])
             return
-        if case.signature and (refusal := reply.get("refused") or reply.get("raised")):
-            note = f"refused: {_quoted(refusal)}"
+        if case.signature and (program is None or reply["refused"]):
+            note = f"refused: {_quoted(reply['refused'])}"
             verdict.cases.append(CaseResult(case.name, text, False, False, note))
             return
         for finding in reply.get("findings", ()):
             self._note(self._of_case(case, finding))
-        stopped = reply.get("raised") or reply.get("stopped")
-        if stopped and not verdict.faults:
-            self._fault("stopped", _quoted(stopped))
+        if reply["stopped"] and not verdict.faults:
+            self._fault("stopped", _quoted(reply["stopped"]))
         if reply.get("changed"):
             self._fault("input", "changes an argument that it does not return")
         if verdict.faults:
-            verdict.cases.append(CaseResult(case.name, text, True, False, verdict.error or ""))
+            verdict.cases.append(CaseResult(case.name, text, True, False, str(verdict.error)))
         else:
             verdict.cases.append(self._compared(replaying, case, text, reply["outputs"], expected))
 
@@ -302,22 +300,19 @@ class Trial:
         fast = replaying.ask({"do": "profile", "program": 0, **given._asdict()})
         work = fast["latency_us"] - fast["fixed_us"]
         fast["of_shape_us"] = min(fast["bound_us"], work)
-        fast["of_kernel_us"] = max(work - fast["bound_us"], 0.0)
+        fast["of_kernel_us"] = work - fast["of_shape_us"]
         fast["least_bytes"] = self._least_bytes(given)
         self.verdict.fast = fast
 
     def _advise(self, author: Child, given: Arguments) -> None:
         """Add the advice that gains most; it edits the author's code, and decides nothing."""
-        verdict = self.verdict
-        least = _LEAST_GAIN * (verdict.latency_us or 0.0)
         pieces = author.ask({"do": "advise", **given._asdict()})
         with checked_answer():
-            gains = [piece for piece in pieces if (piece["gain_us"] or 0) > least]
-            if gains:
-                best = max(gains, key=lambda piece: float(piece["gain_us"]))
-                text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
+            for best in pieces:
+                gain = duration(best["gain_us"])
+                text = f"{best['action']} saves {gain}: {best['title']}"
                 kept = {key: best[key] for key in ("rule", "code", "gain_us", "change")}
-                verdict.advice = plain({"kind": "advice", "text": text, **kept})
+                self.verdict.advice = plain({"kind": "advice", "text": text, **kept})
 
     def _least_bytes(self, given: Arguments) -> int:
         """Return the bytes of the arguments, each read once, and of the results."""

@@ -100,6 +100,7 @@ class Verdict:
     Attributes:
         kernel, file: The kernel.
         target, nki: Generation and NKI version that it was judged for.
+        seed: Seed of the values; 0 until it is drawn.
         outcome: ``"right"``, ``"refused"``, ``"wrong"``, ``"nothing"``, ``"time"``, or ``"no
             verdict"`` where no program can hold the kernel.
         unheld: Why there is no verdict; else empty.
@@ -109,7 +110,6 @@ class Verdict:
         cases: The cases.
         fast: Predicted time and what it consists of; None if it was not predicted.
         advice: The piece of advice, fix or finding that gains most; None without one.
-        seed: Seed of the values.
         seconds: Time that the verdict took.
     """
 
@@ -117,6 +117,7 @@ class Verdict:
     file: str
     target: str
     nki: str
+    seed: int
     outcome: Outcome = "nothing"
     unheld: str = ""
     programs: dict[str, Program] = field(default_factory=dict)
@@ -125,7 +126,6 @@ class Verdict:
     cases: list[CaseResult] = field(default_factory=list)
     fast: dict[str, Any] | None = None
     advice: dict[str, Any] | None = None
-    seed: int = 0
     seconds: float = 0.0
 
     @property
@@ -141,10 +141,8 @@ class Verdict:
     @property
     def error(self) -> str | None:
         """The first fault, or why there is no verdict, in one line; None without one."""
-        if not self.faults and self.unheld:
-            return self.unheld
         if not self.faults:
-            return None
+            return self.unheld or None
         fault = self.faults[0]
         where = f" ({fault.file}:{fault.line})" if fault.line else ""
         return f"{fault.kind}: {fault.text}{where}"
@@ -224,9 +222,10 @@ class Verdict:
             lines.append(text + (f": {case.note}" if case.note else ""))
             if case.worst is not None and not case.passed:
                 worst = case.worst
+                place = f", written at {worst['file']}:{worst['line']}" if worst["file"] else ""
                 lines.append(
                     f"    output {worst['output']} at {worst['index']} is {worst['got']:.6g} and "
-                    f"not {worst['expected']:.6g}, written at {worst['file']}:{worst['line']}"
+                    f"not {worst['expected']:.6g}{place}"
                 )
         if self.fast is not None:
             fast = self.fast

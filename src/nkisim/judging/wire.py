@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from nkisim.dtypes import DTYPES, DType, as_dtype
+from nkisim.dtypes import DTYPES, DType, as_dtype, bool_
 
 MOST_BYTES = 1 << 32
 """Bytes of a message, above which it is refused."""
@@ -70,13 +70,16 @@ def _exactly(channel: socket.socket, count: int) -> bytearray:
 def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
+    if isinstance(value, (DType, np.dtype, type)) and (named := as_dtype(value)) is not None:
+        return {"dtype": str(named)}  # before texts, of which a DType is one
     if isinstance(value, _PLAIN):
         return value
     if isinstance(value, np.ndarray):
         known = as_dtype(value.dtype)
         if known is None and value.dtype.kind not in "biufc":
             raise TypeError(f"an array of {value.dtype}")
-        name = value.dtype.str if known is None else str(known)
+        # The device's bool is a byte to NumPy.
+        name = value.dtype.str if known in (None, bool_) else str(known)
         repeats = value.size > 1 and not any(value.strides)
         arrays.append(value.reshape(-1)[:1] if repeats else value)
         return {"array": name, "shape": list(value.shape), "repeats": repeats}
@@ -85,9 +88,6 @@ def _packed(value: Any, arrays: list[np.ndarray]) -> Any:
         return {kind: [_packed(part, arrays) for part in value]}
     if isinstance(value, dict):
         return {"dict": [[_packed(k, arrays), _packed(v, arrays)] for k, v in value.items()]}
-    dtype = as_dtype(value)
-    if dtype is not None and isinstance(value, (DType, type, np.dtype)):
-        return {"dtype": str(dtype)}
     raise TypeError(f"an object of {type(value).__name__}")
 
 
@@ -96,7 +96,7 @@ def _unpacked(value: Any, take: Callable[[np.dtype, tuple[int, ...]], np.ndarray
         return value
     if "array" in value:
         known = DTYPES.get(value["array"])
-        dtype = np.dtype(value["array"]) if known is None else np.dtype(known.numpy)
+        dtype = np.dtype(value["array"]) if known is None else known.numpy
         shape = tuple(value["shape"])
         if not value["repeats"]:
             return take(dtype, shape)

@@ -34,12 +34,11 @@ class Writers:
 def _covers(region: Any, at: int, itemsize: int) -> bool:
     """Return whether a strided region has the element at a byte."""
     start, shape, strides, _ = region
-    dims = sorted(zip(strides, shape, strict=True), key=lambda pair: -abs(pair[0]))
-    rest = at - start
-    for stride, extent in dims:
-        if stride > 0:
-            steps = min(rest // stride, extent - 1)
-            if steps < 0:
-                return False
-            rest -= steps * stride
-    return 0 <= rest < itemsize
+    dims = [(step, extent) for step, extent in zip(strides, shape, strict=True) if step]
+    first = start + sum(step * (extent - 1) for step, extent in dims if step < 0)
+    rest = at - first
+    if rest < 0:
+        return False
+    for step, extent in sorted(dims, key=lambda dim: abs(dim[0]), reverse=True):
+        rest -= min(rest // abs(step), extent - 1) * abs(step)
+    return rest < itemsize

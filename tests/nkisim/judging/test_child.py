@@ -8,12 +8,8 @@ import tempfile
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
 
-import nkisim
-import nkisim.isa as nisa
-import nkisim.language as nl
 from nkisim.judging.child import Child, Ended, Limits
 
 from .judged import RIGHT, verdict_of
@@ -190,41 +186,6 @@ def test_no_file_grows(module, tmp_path):
     with Child(module) as child, pytest.raises(Ended, match="too large"):
         child.ask({"do": "write", "file": str(file)})
     assert file.stat().st_size == 0
-
-
-def test_the_child_that_replays_programs():
-    """It is given programs and arguments, and never a file."""
-    x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    program = nkisim.record(doubled)(x)
-    message = {
-        "do": "load",
-        "programs": [np.frombuffer(program.to_bytes(), np.uint8)],
-        "files": [],
-        "options": {"target": program.target, "nki": program.nki},
-    }
-    call = {"do": "run", "program": 0, "args": (x,), "kwargs": {}, "thorough": True}
-    with Child("nkisim.judging.replaying") as child:
-        assert child.ask(message) == ""
-        found = child.ask(call)
-        other = child.ask({**call, "args": (x[:2],)})
-        assert "nl.load" in child.ask({**message, "programs": [forged(program, "nl.load 0.7.0")]})
-    assert np.array_equal(found["outputs"][0], 2 * x)
-    assert (found["findings"], found["refused"], found["changed"]) == ([], "", False)
-    assert "float32[3, 4]" in other["unheld"]
-
-
-def doubled(x):
-    tile = nl.load(x)
-    nisa.tensor_scalar(dst=tile, data=tile, op0=nl.multiply, operand0=2.0)
-    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
-    nl.store(out, tile)
-    return out
-
-
-def forged(program, name):
-    """A program that calls another function in place of ``nl.load``."""
-    text = program.to_bytes().replace(b'"nl.load"', f'"{name}"'.encode())
-    return np.frombuffer(text, np.uint8)
 
 
 PARENT = """

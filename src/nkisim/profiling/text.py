@@ -224,8 +224,8 @@ class _Drawing:
     def _line(self, line: LineTime, whole: float) -> str:
         share = f"{line.critical_us / whole:.0%}"
         head = f"{duration(line.critical_us):>10} {share:>5}  {place(line.file, line.line)}  "
-        room = max(self.width - len(head), 0)
-        text = line.text if len(line.text) <= room else line.text[: max(room - 3, 0)] + "..."
+        room = max(self.width - len(head), 3)
+        text = line.text if len(line.text) <= room else line.text[: room - 3] + "..."
         return (head + text).rstrip()
 
     def advice(self, profile: ProfileData) -> list[str]:

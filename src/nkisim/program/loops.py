@@ -89,21 +89,22 @@ class _Fold:
         return [*map(self._exact, heads), loops]
 
     def _exact(self, turns: Sequence[Any]) -> Any:
-        if any(turn != turns[0] or type(turn) is not type(turns[0]) for turn in turns):
+        first, *others = turns
+        if any(repr(turn) != repr(first) for turn in others):  # 1 is not True, 0.0 not -0.0
             raise ValueError
-        return turns[0]
+        return first
 
     def _value(self, turns: Sequence[Any]) -> Any:
         first = turns[0]
         if type(first) is list and first and first[0] == REFERENCE:
             return self._exact(turns)
-        if type(first) is list and all(type(t) is list and len(t) == len(first) for t in turns):
+        if all(type(turn) is list for turn in turns):
             return [self._value(parts) for parts in zip(*turns, strict=True)]
         if type(first) is dict and all(turn.keys() == first.keys() for turn in turns):
             return {key: self._value([turn[key] for turn in turns]) for key in first}
         if self._indices is None or any(type(turn) is not int for turn in turns):
             return self._exact(turns)
-        if turns[0] == turns[-1]:
+        if first == turns[-1]:
             return self._exact(turns)
         start, *_ = self._indices
         step = (turns[1] - first) // (self._indices[1] - start)

@@ -20,7 +20,7 @@ _OPERATORS = {
     **{"__neg__": "-{0}", "__getitem__": "{0}[{1}]", "data": "{0}.data"},
 }
 _FORMS = {
-    "e": "nisa.{1}.{2}",
+    "s": "slice({0})",
     "ds": "nl.ds({0})",
     "R": "ncc.ReplicaGroup({0})",
     "range": "range({0})",
@@ -28,6 +28,8 @@ _FORMS = {
     "f": 'float("{1}")',
     "u": "np.{1}",
 }
+_MEMBERS = {"MemoryRegion": "nl.{1}", "rg_partition_op": "ncc.{0}.{1}"}
+"""Forms of members of enums that are not in ``nki.isa``."""
 _NAMED = frozenset({"e", "d", "D", "N", "o", "f", "u"})
 """Kinds of values that print as names."""
 _WIDTH = 100
@@ -136,22 +138,24 @@ class _Printer:
         if kind == "a":
             text = _array(decoded(data, {}, {}))
             return self._constants.setdefault(text, f"CONSTANT_{len(self._constants) + 1}")
-        if kind == "s":
-            start, stop, step = ("" if part is None else self.value(part) for part in rest)
-            return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
         if kind == "m":
             return "{" + ", ".join(f"{self.value(p[1])}: {self.value(p[2])}" for p in rest) + "}"
         if kind in _NAMED:
             rest = [_name(part) for part in rest if type(part) is str]
         parts = ", ".join(map(self.value, rest))
         forms = {"t": "({0},)" if len(rest) == 1 else "({0})", "l": "[{0}]"} | _FORMS
-        if kind == "e" and rest[0] == "MemoryRegion":
-            return f"nl.{rest[1]}"
+        if kind == "e":
+            return _MEMBERS.get(rest[0], "nisa.{0}.{1}").format(*rest)
         return forms.get(kind, "nl.{1}").format(parts, *rest)
 
     def _index(self, data: Any) -> str:
-        if type(data) is list and data[0] == "t" and len(data) > 1:
-            return ", ".join(map(self.value, data[1:]))
+        """Return the text between the brackets of a subscript."""
+        kind, *rest = data if type(data) is list else [None]
+        if kind == "t" and rest:
+            return ", ".join(map(self._index, rest))
+        if kind == "s":
+            start, stop, step = ("" if part is None else self.value(part) for part in rest)
+            return f"{start}:{stop}:{step}" if step else f"{start}:{stop}"
         return self.value(data)
 
     def _given(self, values: Any) -> str:
@@ -194,7 +198,7 @@ class _Printer:
 
     def _loop(self, name: str, values: Any, loop: int, body: Any) -> Iterator[str]:
         index, operations, result = body or (None, [], None)
-        loop = int(loop)
+        loop = int(loop or 0)  # a loop whose bounds are refused has no number
         if name.startswith("nl.dynamic_range"):
             yield f"for i{loop} in nl.dynamic_range({self._given(values)}):"
             if index is not None:

@@ -130,9 +130,10 @@ class Tape:
     def finished(self) -> list[Any]:
         """Return the operations of a kernel that has returned."""
         self._ended = True  # what is freed from now on is not freed by the kernel
-        if self._problem or self._left or len(self._levels) > 1:
+        outermost, *loops = self._levels
+        if self._problem or self._left or loops:
             raise ProgramError(self._problem or _BREAK)
-        return self._levels[0].ops
+        return outermost.ops
 
     def stopped(self) -> list[Any]:
         """Return the operations of a kernel that has raised."""
@@ -143,7 +144,7 @@ class Tape:
         for level in reversed(self._levels):
             ops = level.ops
             if ops and len(ops[-1]) < 2 + len(FIELDS[ops[-1][0]]):
-                ops.pop()  # the recorder itself was stopped
+                ops.pop()  # the recorder itself was stopped, by Python's limit of recursion
             ops.append(["stop", at])
             if (loop := level.loop) is None:
                 return ops

@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from nkisim.cli import commands
-from nkisim.profiling.changes import line_changes
+from nkisim.profiling.changes import comparison_of, line_changes
 
 KERNEL = """\
 import nki
@@ -103,6 +103,54 @@ def test_lines_belong_together_by_their_text_in_order():
         ("new", None, 4.0, "k.py:11"),
         ("copy", 1.0, 4.0, "k.py:14"),
         ("gone", 2.0, None, "k.py:3"),
+    ]
+
+
+def whole(us, lines, **changed):
+    return {
+        **{"kernel": "copied", "target": "gen3", "latency_us": us, "bound_by": "dma"},
+        **{"bound_share": us / 100, "hbm_bytes": 4096, "spill_bytes": 0, "transfers": 1200},
+        **{"instructions": {"dma_copy": 1200, "memset": 3}},
+        **{"engine_busy_us": {"vector": 1.0, "dma": us / 2}},
+        **timed(*lines),
+        **changed,
+    }
+
+
+def test_the_text_of_a_comparison():
+    before = whole(40.0, [(n, f"line {n}", 2.0) for n in range(1, 13)] + [(13, "x" * 48, 3.0)])
+    busy = {"vector": 1.004, "gpsimd": 0.5, "dma": 10.0}
+    lines = [(1, "line 1", 2.5), (2, "y" * 49, 1.5)]
+    after = whole(30.0, lines, target="gen4", spill_bytes=2048, engine_busy_us=busy)
+    rows = [(f"k.py:{n}  line {n}", "2.00 us", "-", "-2.00 us") for n in range(2, 12)]
+    table = [
+        ("line, time on the critical path", "before", "after", "change"),
+        (f"k.py:13  {'x' * 48}", "3.00 us", "-", "-3.00 us"),
+        *rows,
+        ("k.py:12  line 12", "2.00 us", "-", "-2.00 us"),
+    ]
+    expected = [
+        "copied on gen3 -> copied on gen4: 40.0 us -> 30.0 us (-25.0%)",
+        "bound by dma (40% of the bound) -> dma (30% of the bound)",
+        "spills 0 B -> 2.0 KiB",
+        "instructions 1,203 -> 1,203, transfers 1,200 -> 1,200",
+        "",
+        "engine   before    after    change",
+        "vector  1.00 us  1.00 us",
+        "dma     20.0 us  10.0 us  -10.0 us",
+        "gpsimd  0.00 us  0.50 us  +0.50 us",
+        "",
+        *(
+            "  ".join([row[0].ljust(57), row[1].rjust(7), row[2].rjust(5), row[3].rjust(8)])
+            for row in table
+        ),
+        "... and 2 more lines",
+    ]
+    assert comparison_of([before], [after], as_json=False).splitlines() == expected
+    shown = comparison_of([whole(9.0, lines)], [whole(9.0, [])], as_json=False).splitlines()[-2:]
+    assert shown == [
+        f"k.py:1  line 1{' ' * 42}  2.50 us      -  -2.50 us",
+        f"k.py:2  {'y' * 45}...  1.50 us      -  -1.50 us",
     ]
 
 

@@ -6,6 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from nkisim.cli import commands
+from nkisim.profiling.text import duration, size
 
 KERNEL = """
 import nki
@@ -87,6 +88,13 @@ def test_a_measurement_beside_the_prediction(profiled, tmp_path, nested):
     assert status == 0
     assert "what differs most: vector_engine_active_time" in text
     assert "outside the predicted span" in text
+    rows = [row.split() for row in text.splitlines()]
+    seconds, moved = found["total_time"], found["dma_transfer_total_bytes"]
+    both = [duration(2e6 * seconds), duration(1e6 * seconds)]
+    assert ["total_time", *both[0].split(), *both[1].split(), "0.50"] in rows
+    assert ["dma_transfer_total_bytes", *2 * size(moved).split(), "1.00"] in rows
+    assert ["tensor_engine_instruction_count", "1", "1", "1.00"] in rows
+    assert not any("percent" in row[0] for row in rows if row)
     data = json.loads(profiled("--measured", "chip.json", "--format", "json")[1])
     assert data["rows"]["total_time"]["ratio"] == pytest.approx(0.5)
     assert "other_key" not in data["rows"]

@@ -3,8 +3,10 @@
 import dataclasses
 import itertools
 import json
+import math
 import re
 from html.parser import HTMLParser
+from xml.etree import ElementTree
 
 import pytest
 
@@ -78,6 +80,24 @@ def test_every_timed_line_is_in_the_source_with_its_time(product):
         assert f">{duration(line.busy_us)}<" in row
         assert f">{line.instructions}<" in row
         assert line.text in text_of(row)
+
+
+@pytest.mark.parametrize("timed", [(1,), (10, 50, 91), (3, 5, 49, 100), (100,), (30, 70)])
+def test_the_source_has_the_timed_lines_and_those_around_them(tmp_path, timed):
+    """Four lines before the first of a group and after its last; up to 39 between two are shown."""
+    file = tmp_path / "long.py"
+    file.write_text("".join(f"row {n}\n" for n in range(1, 101)))
+    lines = [LineTime(str(file), n, f"row {n}", 1.0, 1.0, 1) for n in timed]
+    page = profile_page(made([span("vector", 0, 1)], lines=lines))
+    found = re.findall(r'<td class="n">(\d+)</td><td>row|(\.\.\.)</td>', page)
+    expected = {
+        (1,): [*range(1, 6)],
+        (10, 50, 91): [*range(6, 55), 0, *range(87, 96)],
+        (3, 5, 49, 100): [*range(1, 10), 0, *range(45, 54), 0, *range(96, 101)],
+        (100,): [*range(96, 101)],
+        (30, 70): [*range(26, 75)],
+    }
+    assert [int(n or 0) for n, _ in found] == expected[timed]
 
 
 def test_the_data_of_the_timeline_are_the_spans(product):
@@ -154,6 +174,52 @@ def test_the_roofline_has_the_kernel_below_the_roof(product):
     ]
     assert roof[0][0] <= x <= roof[-1][0]
     assert y > roof[-1][1]
+
+
+@pytest.mark.parametrize("share", [1.0, 0.03, 1e-4])
+@pytest.mark.parametrize("intensity", [2.0, 210.0, 15000.0])
+def test_the_roofline_is_drawn_at_the_numbers_of_its_axes(product, intensity, share):
+    """Positions are rounded to a tenth: the scale of the ticks is known to a quarter of a unit."""
+    shown = dataclasses.replace(product, intensity=intensity, peak_tflops=80.0, hbm_gbps=400.0)
+    shown.flops = shown.roofline_tflops * share * shown.latency_us * 1e6
+    parts = list(ElementTree.fromstring(roofline_drawing(shown)))
+    ticks = {"x1": [], "y1": []}
+    for line, text in itertools.pairwise(parts):
+        if line.get("class") == "grid":
+            axis = "x1" if line.get("x1") == line.get("x2") else "y1"
+            ticks[axis].append((math.log10(float(text.text)), float(line.get(axis))))
+    grid = [part for part in parts if part.get("class") == "grid"]
+    left, right = (
+        f([float(line.get(end)) for line in grid for end in ("x1", "x2")]) for f in (min, max)
+    )
+    top, bottom = (
+        f([float(line.get(end)) for line in grid for end in ("y1", "y2")]) for f in (min, max)
+    )
+    roof, gap, kernel = (
+        next(part for part in parts if part.get("class") == kind)
+        for kind in ("roof", "gap", "kernel")
+    )
+    points = [tuple(map(float, point.split(","))) for point in roof.get("points").split()]
+    ridge, best, rate = 200.0, shown.roofline_tflops, shown.achieved_tflops
+    low, down = min(ridge, intensity) / 10, min(rate / 2, 80.0 / 50)
+    start = max(low, down / 0.4)
+    drawn = {
+        "x1": {
+            **{low: left, max(ridge, intensity) * 10: right, start: points[0][0]},
+            **{ridge: points[1][0], intensity: float(kernel.get("cx"))},
+        },
+        "y1": {
+            **{down: bottom, 160.0: top, start * 0.4: points[0][1], 80.0: points[2][1]},
+            **{best: float(gap.get("y1")), rate: float(kernel.get("cy"))},
+        },
+    }
+    for axis, numbers in drawn.items():
+        (first, at), (last, end) = ticks[axis][0], ticks[axis][-1]
+        for value, position in [*((10**t, p) for t, p in ticks[axis]), *numbers.items()]:
+            expected = at + (end - at) * (math.log10(value) - first) / (last - first)
+            assert position == pytest.approx(expected, abs=0.25), (axis, value)
+    assert points[1][1] == points[2][1]
+    assert points[2][0] == right
 
 
 def test_a_kernel_without_products_has_no_roofline():

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from nkisim.profiling import Advice
+from nkisim.profiling import Advice, LineTime
 from nkisim.profiling.text import (
     busy_columns,
     comparison,
@@ -70,6 +70,21 @@ def test_the_critical_path_has_at_most_five_lines_with_source(product):
 def test_no_line_of_numbers_exceeds_the_width(product, width):
     for line in summary(product, width).partition("\nadvice\n")[0].splitlines():
         assert len(line) <= max(width, 60), line
+
+
+def test_a_line_of_source_is_cut_at_the_width():
+    """Its place is not cut, however long the name of the file is."""
+    for name, text, shown in (
+        ("k.py", "x" * 34, "x" * 34),
+        ("k.py", "x" * 35, "x" * 31 + "..."),
+        ("k" * 36 + ".py", "xyz", "xyz"),
+        ("k" * 36 + ".py", "xyz0", "..."),
+        ("k" * 90 + ".py", "xyz", "xyz"),
+        ("k" * 90 + ".py", "xyz0", "..."),
+    ):
+        lines = [LineTime(name, 7, text, 2.0, 1.0, 1), LineTime("other.py", 1, "", 6.0, 1.0, 1)]
+        rows = summary(made([span("vector", 0, 1)], lines=lines), 60).splitlines()
+        assert f"   2.00 us   25%  {name}:7  {shown}" in rows
 
 
 def test_columns_of_the_timeline_are_shares_of_time():

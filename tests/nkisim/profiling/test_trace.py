@@ -8,7 +8,7 @@ import pytest
 
 from nkisim.profiling.trace import write_trace
 
-from .profile_cases import made, span, tile, two_cores
+from .profile_cases import ENGINES, made, span, tile, two_cores
 
 
 def read(path):
@@ -67,6 +67,26 @@ def test_cores_and_profiles_are_processes(product, tmp_path):
         3: "product on gen3, core 0",
     }
     assert {e["pid"] for e in events["X"]} == {1, 2, 3}
+
+
+def test_each_row_has_its_name_and_its_place(product, tmp_path):
+    """Engines in order, then queues; the rows of a process have numbers from 1 on."""
+    write_trace([two_cores(), product], tmp_path / "t.json")
+    events = read(tmp_path / "t.json")
+    rows = {}
+    for event in events["X"]:
+        rows.setdefault(event["pid"], {}).setdefault(event["tid"], set()).add(event["cat"])
+    for kind, key in (("thread_name", "name"), ("thread_sort_index", "sort_index")):
+        named = [(e["pid"], e["tid"], e["args"][key]) for e in events["M"] if e["name"] == kind]
+        assert [row[:2] for row in named] == [(p, n) for p in rows for n in sorted(rows[p])]
+        for process, thread, shown in named:
+            (engine,) = rows[process][thread]
+            assert shown in (thread, engine) or (engine, shown[:4]) == ("dma", "dma ")
+    for threads in rows.values():
+        assert sorted(threads) == [*range(1, len(threads) + 1)]
+        engines = [next(iter(threads[number])) for number in sorted(threads)]
+        assert engines == sorted(engines, key=ENGINES.index)
+    assert {(e["tid"], e["name"][:4]) for e in events["C"]} == {(0, "SBUF"), (0, "PSUM")}
 
 
 def test_equal_profiles_give_equal_bytes(product, tmp_path):

@@ -1,16 +1,19 @@
 """Programs that a stranger has written by hand are refused, with the reason."""
 
+import contextlib
 import json
 import linecache
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import nkisim
 import nkisim.language as nl
-from nkisim.program import ProgramError
+from nkisim.program import ProgramError, data, replay, tape
+from nkisim.program.calls import arguments_without_values
 
-from .small import X, operations, program
+from .small import X, operations, program, scaled
 
 
 def call(plain, name="tensor_scalar"):
@@ -157,12 +160,14 @@ def test_a_program_cannot_show_a_file_that_was_not_handed_over(tmp_path):
     secret = tmp_path / "secret.py"
     secret.write_text("PASSWORD = 'hunter2'\n" * 50)
     plain = program()
-    plain["files"][0] = [str(secret), "the text of the program\n" * 50]
-    call(plain)[3]["operand0"] = ["f", "nan"]
-    report = nkisim.check(nkisim.Program.load(json.dumps(plain).encode()), source=False)(X)
-    shown = [finding.file for finding in report.findings]
-    assert shown == ["<program>/secret.py"] * len(shown)
-    assert "hunter2" not in report.to_json() + str(report)
+    call(plain)[3]["operand0"] = ["t"]
+    for number, folder in enumerate(("<program>", "<program 2>", "<program>")):
+        plain["files"][0] = [str(secret), f"text {number % 2} of the program\n" * 50]
+        loaded = nkisim.Program.load(json.dumps(plain).encode())
+        report = nkisim.check(loaded, source=False)(X)
+        assert {finding.file for finding in report.findings} == {f"{folder}/secret.py"}
+        assert f"text {number % 2} of the program" in str(report)
+        assert "hunter2" not in report.to_json() + str(report)
     assert not any(name == str(secret) for name in linecache.cache)
 
 
@@ -175,7 +180,71 @@ def test_a_program_prints_nothing(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-# -- limits ----------------------------------------------------------------------------------------
+# -- the format ------------------------------------------------------------------------------------
+
+HBM = ["e", "MemoryRegion", "shared_hbm"]
+OPERATIONS = [
+    [
+        "call",
+        0,
+        "nl.ndarray",
+        {"shape": ["t", 128, 64], "dtype": ["d", "float32"], "buffer": HBM},
+        1,
+    ],
+    ["method", 0, "tensor.__getitem__", [["r", 0], ["s", None, None, None]], {}, 2],
+    ["range", 0, {"start": 2}, 3],
+    ["turn", 0, 3],
+    ["call", 0, "dma_copy", {"dst": ["r", 1], "src": ["r", 2]}, None],
+    ["turn", 0, 3],
+    ["end", 0, 3, True],
+    ["free", None, 9],
+]
+TAPE = {"given": [["tensor", [128, 64], "float32"]], "result": ["r", 1], "claim": None}
+FORMAT_1 = {
+    **{"program": 1, "kernel": "copied", "target": "gen3", "nki": "0.3.0", "cores": None},
+    **{"schedule": [], "parameters": [["x", 1]], "annotations": {}, "defined": [0, 1]},
+    **{"files": [["copied.py", ""]], "places": [[0, 2, 0, []]]},
+    **{"tapes": {"0.0": TAPE | {"ops": OPERATIONS}}},
+}
+GUIDE = Path(__file__).parents[3] / "docs/guides/let-a-program-write-kernels.md"
+
+
+def test_what_an_earlier_version_has_saved_is_loaded():
+    saved = json.dumps(FORMAT_1).encode()
+    assert np.array_equal(nkisim.simulate(nkisim.Program.load(saved))(X), X)
+
+
+def test_the_limits_are_those_of_the_guide():
+    limits = data.MOST_BYTES >> 20, data.MOST_DEPTH, tape._MOST_OPERATIONS, replay.MOST_STEPS
+    size, depth, operations, steps = (f"{limit:,}" for limit in limits)
+    text = " ".join(GUIDE.read_text().split())
+    assert f"at most {size} MiB, is nested {depth} deep and has {operations} recorded" in text
+    assert f"a replay ends after {steps}." in text
+    assert data.MOST_BYTES % 2**20 == 0
+
+
+@pytest.mark.parametrize("levels", [60, 61])
+def test_values_are_nested_up_to_the_limit(levels):
+    plain = program()
+    values = call(plain)[3]
+    while depth(plain) < levels:
+        values["data"] = ["t", values["data"]]
+    with contextlib.nullcontext() if levels == 60 else pytest.raises(ProgramError, match="deeper"):
+        nkisim.Program.load(json.dumps(plain).encode())
+
+
+def with_options(x, scale, other, kind, name="unnamed"):
+    return scaled(x)
+
+
+def test_arguments_without_values_are_those_of_the_call():
+    """Commands that get a program make them."""
+    options = (2.5, None, nl.float32, "text")
+    x, *others = arguments_without_values(nkisim.record(with_options)(X, *options))
+    assert (x.shape, x.dtype, tuple(others)) == (X.shape, X.dtype, options)
+    nested = nkisim.record(with_options)(X, (2.5, None), None, nl.float32, "")
+    with pytest.raises(ProgramError, match="needs arguments"):
+        arguments_without_values(nested)
 
 
 def copied(x):

@@ -8,9 +8,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from nkisim.collectives.groups import ReplicaGroup
+from nkisim.collectives.groups import ReplicaGroup, rg_partition_op
 from nkisim.dtypes import DTYPES
-from nkisim.memory import DynSlice
+from nkisim.memory import DynSlice, MemoryRegion
 from nkisim.program.values import ProgramError, decoded, encoded, malformed
 from nkisim.spec import enums
 from nkisim.spec.ops import OPS
@@ -32,7 +32,7 @@ ARRAYS = [
 ]
 MEMBERS = [
     member
-    for kind in vars(enums).values()
+    for kind in (*vars(enums).values(), MemoryRegion, rg_partition_op)
     if isinstance(kind, type) and issubclass(kind, enums.Enum) and kind is not enums.Enum
     for member in kind
 ]

@@ -13,6 +13,7 @@ from each_case import each_case
 from nkisim.filecheck.modules import imported
 from nkisim.intents import INTENTS, NAMES, Intent, counterpart, intent_of
 from nkisim.ways import undecided, ways
+from pairwise import in_turn
 
 WORDS = {
     name: Intent(kind, op)
@@ -257,17 +258,15 @@ def test_a_word_is_no_name_of_nki(word):
 OF_OTHER_VERSIONS = {"topk", "arange"}  # which have findings of their own
 
 
-@each_case("name", [*ways()])
-def test_a_name_without_certain_code_says_what_to_do(tmp_path, name):
-    """In both modules, where they do not have it, and of a library."""
-    for module in ("nl", "nisa"):
-        home = getattr(nkisim, {"nl": "language", "nisa": "isa"}[module])
-        if name not in OF_OTHER_VERSIONS and not hasattr(home, name):
-            text = KERNEL.format(f"z = {module}.{name}(t)")
-            report = checked(tmp_path, f"undecided_{module}", text, arguments(Intent("move")))
-            (finding,) = [f for f in report.findings if f.rule.id == "A025"]
-            assert finding.fix == undecided(name) == counterpart(name)
-            assert finding.rewrite is None
+@each_case("name, module", in_turn([*ways()], [nl, nisa]))
+def test_a_name_without_certain_code_says_what_to_do(tmp_path, name, module):
+    """In one of the modules, where it does not have it, and of a library."""
+    if name not in OF_OTHER_VERSIONS and not hasattr(module, name):
+        text = KERNEL.format(f"z = {'nl' if module is nl else 'nisa'}.{name}(t)")
+        report = checked(tmp_path, "undecided", text, arguments(Intent("move")))
+        (finding,) = [f for f in report.findings if f.rule.id == "A025"]
+        assert finding.fix == undecided(name) == counterpart(name)
+        assert finding.rewrite is None
     assert "decide" in undecided(name) or "remove it" in undecided(name)
     assert name not in WORDS
 

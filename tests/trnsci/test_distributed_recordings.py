@@ -21,7 +21,8 @@ import trnsolver.distributed as solver
 import trnsparse
 import trnsparse.distributed as sparse
 import trntensor.distributed as tensor
-from pairwise import pairwise
+from each_case import each_case
+from pairwise import in_turn, pairwise
 from trnsci.core.distributed.layout import Layout
 from trnsci.core.distributed.recording import operand, record, virtual_mesh
 
@@ -119,11 +120,10 @@ combined = pytest.mark.parametrize(
 
 @combined
 @pytest.mark.parametrize("mesh", MESHES, ids=str)
-@pytest.mark.parametrize("call", [gemm, product_of_two], ids=["gemm", "einsum"])
-def test_products(call, mesh, combined):
+def test_products(mesh, combined):
     places = PLACES[len(mesh)]
     wanted = (None, *places) if len(mesh) == 1 else (None, (EVERY, COLUMNS))
-    for left, right, out in combined(places, places, wanted):
+    for call, left, right, out in combined((gemm, product_of_two), places, places, wanted):
         compare(*call(((5, 7), (7, 4)), mesh, (left, right), placements=out))
 
 
@@ -169,14 +169,17 @@ def test_triangular_systems(mesh, combined):
         compare(*_both(blas, "trsm", [(5, 5), shape], mesh, given, **options))
 
 
-@pytest.mark.parametrize("mesh", [(1,), (2,), (3,), (4,), (2, 2), (2, 3)], ids=str)
-def test_pair_energies(mesh):
+@each_case(
+    ("mesh", "shapes"),
+    in_turn([(1,), (2,), (4,), (3,), (2, 2), (2, 3)], [((8, 4, 6),), ((7, 3, 5), (2, 3, 4))]),
+)
+def test_pair_energies(mesh, shapes):
     every = (EVERY,) * len(mesh)
 
     def call(B, occupied, virtual, check):
         return [blas.batched_pair_energy(B, occupied.to_local(), virtual.to_local(), check=check)]
 
-    for shape in ((8, 4, 6), (7, 3, 5), (2, 3, 4)):
+    for shape in shapes:
         given = [((ROWS, EVERY)[: len(mesh)], shape), (every, shape[:1]), (every, shape[1:2])]
         operands = [(size, places, F32) for places, size in given]
         plan = blas.plan("batched_pair_energy", shape, mesh=mesh)
@@ -211,24 +214,25 @@ def _fft(kind, shape, mesh, given, dtype, **options):
 
 
 @combined
-@pytest.mark.parametrize("kind", ["fftn", "ifftn", "rfftn", "irfftn"])
 @pytest.mark.parametrize("mesh", [(1,), (3,), (7,), (2, 2), (2, 3)], ids=str)
-def test_transforms_of_dimensions(mesh, kind, combined):
-    dtype = F32 if kind == "rfftn" else C64
+def test_transforms_of_dimensions(mesh, combined):
+    kinds = ["fftn", "ifftn", "rfftn", "irfftn"]
     orders = [order[: len(mesh)] for order in ((ROWS, COLUMNS), (COLUMNS, ROWS))]
     cases = ({}, {"placements": ...}, {"dim": (-1,)}, {"s": (4, 9), "dim": (0, 1)})
-    for shape, given, options in combined(((4, 6, 8), (5, 3, 7)), orders, cases):
+    for kind, shape, given, options in combined(kinds, ((4, 6, 8), (5, 3, 7)), orders, cases):
+        dtype = F32 if kind == "rfftn" else C64
         same = {"placements": given} if "placements" in options else {}
         _fft(kind, shape, mesh, given, dtype, **options | same)
 
 
-@pytest.mark.parametrize("kind", ["fft", "ifft"])
-@pytest.mark.parametrize("dtype", [F32, C64], ids=str)
-def test_transforms_of_vectors(kind, dtype):
-    for p, size in product((1, 3, 4), (12, 60, 35, 7)):
-        _fft(kind, (size,), (p,), (ROWS,), dtype)
-        _fft(kind, (2, size), (p,), (COLUMNS,), dtype, transposed=True)
-    _fft(kind, (5, 24), (2, 3), (ROWS, COLUMNS), dtype)
+@each_case(
+    ("kind", "dtype", "p", "size"),
+    pairwise(["fft", "ifft"], [F32, C64], (1, 3, 4), (12, 60, 35, 7)),
+)
+def test_transforms_of_vectors(kind, dtype, p, size):
+    _fft(kind, (size,), (p,), (ROWS,), dtype)
+    _fft(kind, (2, size), (p,), (COLUMNS,), dtype, transposed=True)
+    _fft(kind, (5, 2 * size), (2, p), (ROWS, COLUMNS), dtype)
 
 
 # -- solvers ---------------------------------------------------------------------------------------

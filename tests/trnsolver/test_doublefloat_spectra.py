@@ -96,17 +96,19 @@ def test_singular_values_of_any_distances(kind, rows, dtype):
 
 @each_case("dtype", DTYPES)
 def test_full_and_low_rank_and_wide(dtype):
-    check_singular_values([2.0, 1, 0, 0], 6, dtype, full=True)
-    a = random_tensor(3, 5, dtype=dtype)
+    check_singular_values([2.0, 1, 0], 5, dtype, full=True)
+    a = random_tensor(2, 3, dtype=dtype)
     inverse = run(lambda: trnsolver.pinv(a), "jacobi_svd")
-    assert (a @ inverse - torch.eye(3)).abs().max() <= 16 * LEVEL * torch.linalg.cond(a)
+    assert (a @ inverse - torch.eye(2)).abs().max() <= 16 * LEVEL * torch.linalg.cond(a)
     low = a[:, :1] @ a[:1]
     inverse = run(lambda: trnsolver.pinv(low), "jacobi_svd")
     assert (low @ inverse @ low - low).abs().max() <= 16 * LEVEL * low.abs().max()
 
 
-@each_case("dtype", DTYPES)
-@each_case("kind", ("general", "falling", "dependent", "zeros", "range", "wide"))
+@each_case(
+    ("kind", "dtype"),
+    in_turn(("general", "falling", "zeros", "dependent", "wide", "range"), DTYPES),
+)
 def test_qr_of_any_rank_and_range(kind, dtype):
     a = random_tensor(6, 4, dtype=dtype, seed=2)
     if kind == "falling":

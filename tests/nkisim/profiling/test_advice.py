@@ -200,7 +200,7 @@ def test_an_engine_that_makes_descriptors_gets_no_further_work():
             nisa.dma_copy(dst=out[rows], src=total, dge_mode=mode)
         return out
 
-    x = np.zeros((2048, 2048), np.float16)
+    x = np.zeros((1024, 2048), np.float16)
     assert "P011" in rules_of(products, x, x, nisa.dge_mode.hwdge)
     assert "P011" not in rules_of(products, x, x, nisa.dge_mode.swdge)
 

@@ -108,15 +108,16 @@ def test_few_distinct_eigenvalues_take_no_more_sweeps():
         assert diagonalises(matrices[k], w[k], v[k]), name
 
 
+def test_a_full_tile():
+    a = np.diag(np.linspace(-1, 1, 128)).astype(np.float32) + symmetric(128) * np.float32(1e-5)
+    w, v, _ = eigh("gen3", a, sweeps=2)
+    assert diagonalises(a, w[0], v[0])
+
+
 # A full tile is what needs the most sweeps.
-LARGE = [
-    pytest.param(name, n, marks=[] if (name, n) == ("four values", 128) else pytest.mark.slow)
-    for name in FEW_VALUES
-    for n in (64, 100, 128, 130)
-]
-
-
-@pytest.mark.parametrize(("name", "n"), LARGE)
+@pytest.mark.slow
+@each_case("n", (64, 100, 128, 130))
+@pytest.mark.parametrize("name", FEW_VALUES)
 def test_few_distinct_eigenvalues_of_large_matrices(name, n):
     a = with_spectrum(np.sort(np.resize(FEW_VALUES[name], n)))
     w, v = EIGH.launch(Launcher("simulator"), torch.from_numpy(a)[None], 10)

@@ -27,7 +27,7 @@ CALLS = {
     ),
     "eigh_blocks": (
         eigh_blocks.block_jacobi_eigh,
-        lambda: (symmetric(8), packed_tables(4, 1), tuple(slot_permutation(4)), 2),
+        lambda: (symmetric(8), packed_tables(4, 1), tuple(slot_permutation(4)), 1),
     ),
     "svd": (
         svd.jacobi_svd,

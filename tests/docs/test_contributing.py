@@ -155,7 +155,7 @@ def function(example):
     )
     example.insert(f"{tests}/test_contract.py", example.code[0])
     yield f"{contract} -k hadamard", example.shown[0]
-    example.insert(f"{library}/level1.py", example.code[1] + "\n\n", before="def _one_shape")
+    example.insert(f"{library}/level1.py", example.code[1] + "\n\n", before="def _plain_axpy")
     example.insert(f"{library}/level1.py", '"hadamard", ', before='"iamax"')
     example.insert(f"{library}/__init__.py", "hadamard, ", before="iamax")
     example.insert(f"{library}/__init__.py", '    "hadamard",\n', before='    "hemm",\n')

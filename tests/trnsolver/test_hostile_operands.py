@@ -250,7 +250,7 @@ def test_options_of_direct_solvers_that_are_none():
         ),
         "pinv: rcond": lambda: trnsolver.pinv(a, rcond=math.nan),
         "lstsq: rcond": lambda: trnsolver.lstsq(a, b, rcond=-1.0),
-        "tol must be a number": lambda: trnsolver.inv_sqrt_spd_ns(a, tol=math.nan),
+        "tol must be at least 0": lambda: trnsolver.inv_sqrt_spd_ns(a, tol=math.nan),
     }
     for message, call in calls.items():
         with pytest.raises(FlagError, match=message):

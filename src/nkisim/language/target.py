@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from typing import Any
 
 from nkisim import memory
 from nkisim.arch import Generation, resolve_target
@@ -26,14 +27,14 @@ class _Size(property):
     def __init__(
         self, size: Callable[[Generation], int], first: str = VERSIONS[0], last: str = VERSIONS[-1]
     ) -> None:
-        super().__init__(self._read)
+        super().__init__()
         self._size = size
         self._there = VERSIONS[VERSIONS.index(first) : VERSIONS.index(last) + 1]
 
     def __set_name__(self, owner: type, name: str) -> None:
         self._name = name
 
-    def _read(self, cls: type) -> int:
+    def __get__(self, cls: Any, kind: type | None = None, /) -> int:  # type: ignore[override]
         if in_force() not in self._there:
             message = f"nl.tile_size.{self._name} does not exist in NKI {in_force()}"
             raise AttributeError(message, name=self._name, obj=cls)

@@ -10,8 +10,8 @@ from textwrap import fill
 from typing import Literal
 
 from trnsci.core.evidence import KernelSource, kernels_of
+from trnsci.libraries import LIBRARIES
 from trnsci.page import PageRow, page
-from trnsci.validation.campaign import LIBRARIES
 from trnsci.validation.record import (
     Record,
     Unreadable,

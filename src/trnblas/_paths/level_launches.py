@@ -103,11 +103,12 @@ def sliced_product(
     """Return doublefloat products of a batch, with a contraction up to 4,096, in float64."""
     of_left, of_right = row_exponents(left), row_exponents(right.mT).mT
     count, _, depth = left.shape
-    scaled = times_power(left, -of_left).mT, times_power(right, -of_right)
-    edges = tuple(range(0, (count + 1) * depth, depth))
-    found = stacked_products(
-        launch, *(x.flatten(0, 1) for x in scaled), edges, slices, upper, exact
+    below = (
+        times_power(left, -of_left).mT.flatten(0, 1),
+        times_power(right, -of_right).flatten(0, 1),
     )
+    edges = tuple(range(0, (count + 1) * depth, depth))
+    found = stacked_products(launch, *below, edges, slices, upper, exact)
     return times_power(found, of_left + of_right)
 
 

@@ -17,6 +17,7 @@ from pairwise import in_turn
 from trnsci.core.numbers.conversions import read_only_array_of
 from trnsci.core.tiles.hardware import SMALLEST_SBUF
 from trnsparse._kernels.doublefloat_spmm import WINDOW, doublefloat_spmm, equal_groups
+from trnsparse._kernels.spmm import spmm_segments
 from trnsparse._paths import doublefloat
 
 from .harness import GENERATIONS, Count, run
@@ -197,6 +198,19 @@ def test_tiles_fit_in_the_smallest_sbuf(width):
     simulation(*operands(8, 128, width))
     assert not simulation.report.findings
     assert SMALLEST_SBUF <= 192 * 1024
+
+
+@pytest.mark.slow
+@each_case(("width", "most"), [(1, 1.5), (64, 4.0)])
+def test_predicted_ratios_to_float32(width, most):
+    """Of 1,024 rows of seven entries on gen3; with one column both wait for their gathers."""
+    wide = operands(8, 7, width)
+    values, _, index, _, slots, rows = wide
+    groups = tuple((128,) * length for length in slots)
+    plain = values, index, None, np.zeros((200, max(width, 2)), np.float32), groups, rows
+    single = nkisim.profile(spmm_segments, "gen3", advice=False)(*plain)
+    double = nkisim.profile(doublefloat_spmm, "gen3", advice=False)(*wide)
+    assert double.latency_us <= most * single.latency_us
 
 
 # -- blocks ----------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ def expm_multiply(
     shift = shift.to(columns.dtype) / n
 
     def shifted(x: Tensor) -> Tensor:
-        return product(x) - shift * x
+        return torch.addcmul(product(x), shift, x, value=-1)
 
     def shifted_adjoint(x: Tensor) -> Tensor:
         return adjoint(x) - shift.conj() * x
@@ -146,7 +146,9 @@ def _products(
         raise ShapeError(f"{_NAME}: B must be 1-D or 2-D for this A, got shape {tuple(B.shape)}")
     columns = at_level(B.unsqueeze(-1) if B.ndim == 1 else B)
     if hasattr(A, "product_like"):  # a sparse matrix, whose transpose is faster than a derivative
-        op, back = (as_operator(_NAME, each, columns, columns=True) for each in (A, A.H))
+        # Whether products are recorded is decided here and not in each of them.
+        with torch.set_grad_enabled(differentiated(A.entries, columns, traceA)):
+            op, back = (as_operator(_NAME, each, columns, columns=True) for each in (A, A.H))
         return columns, op, back, A.diagonal().sum() if traceA is None else traceA
     one = as_operator(_NAME, A, columns[:, 0])
     diagonal = getattr(A, "diagonal", None)  # of SciPy's and NumPy's matrices
@@ -185,12 +187,16 @@ def _exponential(product: Product, x: Tensor, shift: Tensor, time: float, rule: 
     unit = torch.finfo(x.dtype).eps / 2
     for _ in range(rule.steps):
         total, last = x, _size(x)
+        most = last  # at least the size of the total
         for degree in range(1, rule.degree + 1):
             x = product(x) * (length / degree)
             total = total + x
-            if not (whole_series or differentiated(x)):
+            if degree == 1:  # shows whether A is differentiated
+                whole_series = whole_series or differentiated(x)
+            if not whole_series:
                 size = _size(x)
-                if last + size <= unit * _size(total):
+                most += size
+                if last + size <= unit * most and last + size <= unit * _size(total):
                     break
                 last = size
         x = total * factor
@@ -198,5 +204,5 @@ def _exponential(product: Product, x: Tensor, shift: Tensor, time: float, rule: 
 
 
 def _size(x: Tensor) -> float:
-    """Return the largest row sum of moduli."""
-    return float(_value(x).abs().sum(-1).max())
+    """Return the largest modulus."""
+    return float(torch.linalg.vector_norm(_value(x), math.inf))

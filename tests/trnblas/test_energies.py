@@ -7,6 +7,7 @@ from torch.autograd import forward_ad
 import trnblas
 from each_case import each_case
 from oracles import blas_energy
+from pairwise import pairwise
 from trnblas import nki
 from trnsci.core.counters import counts
 from trnsci.core.testing import random_tensor
@@ -128,9 +129,10 @@ def leaves(arguments, dtype=None):
     ]
 
 
-@each_case("dtype", HALF)
-@each_case("level", ["bfloat16", "float16x3", "float32", "doublefloat"])
-@each_case("function", KERNEL)
+@each_case(
+    "dtype, level, function",
+    pairwise(HALF, ["bfloat16", "float16x3", "float32", "doublefloat"], KERNEL),
+)
 def test_16_bit_operands_run_on_kernels_and_have_the_result_of_torch(function, dtype, level):
     """Products of 16-bit numbers are exact in float32, in which all sums are.
 

@@ -7,7 +7,6 @@ from torch.autograd import forward_ad
 import trnblas
 from each_case import each_case
 from oracles import blas_energy
-from pairwise import pairwise
 from trnblas import nki
 from trnsci.core.counters import counts
 from trnsci.core.testing import random_tensor
@@ -129,10 +128,9 @@ def leaves(arguments, dtype=None):
     ]
 
 
-@each_case(
-    "dtype, level, function",
-    pairwise(HALF, ["bfloat16", "float16x3", "float32", "doublefloat"], KERNEL),
-)
+@each_case("dtype", HALF)
+@each_case("level", ["bfloat16", "float16x3", "float32", "doublefloat"])
+@each_case("function", KERNEL)
 def test_16_bit_operands_run_on_kernels_and_have_the_result_of_torch(function, dtype, level):
     """Products of 16-bit numbers are exact in float32, in which all sums are.
 

@@ -13,7 +13,6 @@ from torch.func import grad, jvp, vmap
 
 import trnsolver as ts
 from each_case import each_case
-from pairwise import pairwise
 from required import requiring
 from trnsci.core import explain
 from trnsci.core.counters import counts
@@ -33,10 +32,9 @@ def companion(roots):
     return torch.from_numpy(scipy.linalg.companion(coefficients))
 
 
-@each_case(
-    "backend, dtype, shape",
-    pairwise(BACKENDS, DTYPES, [(1, 1), (2, 2), (9, 9), (3, 6, 6), (2, 2, 4, 4)]),
-)
+@each_case("backend", BACKENDS)
+@each_case("dtype", DTYPES, ids=str)
+@each_case("shape", [(1, 1), (2, 2), (9, 9), (3, 6, 6), (2, 2, 4, 4)], ids=str)
 def test_pairs_of_every_dtype_and_batch(shape, dtype, backend):
     a = random_tensor(*shape, dtype=dtype)
     with ts.backend(backend), refusals_expected():

@@ -9,7 +9,6 @@ import torch
 import trnblas
 import trntensor
 from each_case import each_case
-from pairwise import pairwise
 from trnblas.nki import kernels
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation, unit_roundoff
@@ -65,14 +64,9 @@ def test_the_energy_is_one_launch(shape, generation):
     assert abs(float(got) - want) <= (shape[2] + 40) * 2.0**-24 * 2 * size
 
 
-@each_case(
-    "generation, dtype, shape",
-    pairwise(
-        ["gen2", "gen3", "gen4"],
-        [torch.float16, torch.bfloat16],
-        [(2, 19, 30), (2, 129, 5), (1, 127, 3), (1, 128, 2)],
-    ),
-)
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("dtype", [torch.float16, torch.bfloat16], ids=str)
+@each_case("shape", [(2, 19, 30), (2, 129, 5), (1, 127, 3), (1, 128, 2)])
 def test_the_energy_of_16_bit_factors(shape, dtype, generation):
     """Products of 16-bit factors are exact in float32, and the result is float32."""
     tensors = problem(*shape, dtype=dtype)

@@ -11,7 +11,6 @@ from comparing import bits
 from each_case import each_case
 from nkisim.dtypes import DTYPES
 from oracles import matmul as oracle
-from pairwise import pairwise
 from tiles import loaded
 
 HOST = {
@@ -62,14 +61,9 @@ def transposed(data, engine, source_buffer, target_buffer):
 # The Tensor engine
 
 
-@each_case(
-    "target, name, shape",
-    pairwise(
-        ["gen3", "gen4"],
-        ["float32", "bfloat16", "float16"],
-        [(1, 1), (1, 128), (128, 1), (127, 128), (128, 128), (33, 70)],
-    ),
-)
+@each_case("target", ["gen3", "gen4"])
+@each_case("name", ["float32", "bfloat16", "float16"])
+@each_case("shape", [(1, 1), (1, 128), (128, 1), (127, 128), (128, 128), (33, 70)])
 def test_tensor_engine_moves_every_bit(target, name, shape):
     data = patterns(shape, name)
     got = nkisim.simulate(transposed, target=target)(data, nisa.tensor_engine, nl.sbuf, nl.psum)
@@ -144,10 +138,9 @@ def test_float8_of_its_own_type_needs_room_for_16_bits(target, step):
 # The Vector engine
 
 
-@each_case(
-    "target, name, shape",
-    pairwise(["gen2", "gen3", "gen4"], sorted(HOST), [(1, 1), (32, 32), (31, 7)]),
-)
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("name", sorted(HOST))
+@each_case("shape", [(1, 1), (32, 32), (31, 7)])
 def test_vector_engine_moves_every_bit(target, name, shape):
     data = patterns(shape, name)
     got = nkisim.simulate(transposed, target=target)(data, nisa.vector_engine, nl.sbuf, nl.sbuf)
@@ -225,10 +218,9 @@ def dma_transposed(data, shape, axes, through_sbuf):
     return out
 
 
-@each_case(
-    "through_sbuf, named, name",
-    pairwise([False, True], [False, True], ["float32", "bfloat16", "uint16"]),
-)
+@each_case("through_sbuf", [False, True])
+@each_case("named", [False, True])
+@each_case("name", ["float32", "bfloat16", "uint16"])
 @each_case(
     ("shape", "axes"),
     [((5, 7), (1, 0)), ((5, 3, 7), (2, 1, 0)), ((5, 2, 3, 7), (3, 1, 2, 0))],
@@ -266,14 +258,9 @@ def transposed_in_a_mode(source, index, dtype, mode):
     return out
 
 
-@each_case(
-    "target, mode, name",
-    pairwise(
-        ["gen2", "gen3", "gen4"],
-        ["unknown", "hwdge", "gather"],
-        sorted(set(DTYPES) - {"float8_e8m0fnu", "int64"}),  # not in NKI 0.3.0
-    ),
-)
+@each_case("target", ["gen2", "gen3", "gen4"])
+@each_case("mode", ["unknown", "hwdge", "gather"])
+@each_case("name", sorted(set(DTYPES) - {"float8_e8m0fnu", "int64"}))  # not in NKI 0.3.0
 def test_dma_transposes_elements_of_2_bytes_and_directly_of_4(target, mode, name):
     if target == "gen2" and mode != "unknown":
         return  # gen2 has no such mode

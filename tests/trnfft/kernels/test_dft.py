@@ -15,7 +15,7 @@ from oracles.fourier_kernels import (
     fourier_matrix,
     relative_error,
 )
-from pairwise import in_turn, pairwise
+from pairwise import in_turn
 from trnfft._kernels.dft import LARGEST_N, dft
 from trnfft._kernels.dft_constants import dft_constants
 from trnfft._kernels.parts_tiling import parts_tiling
@@ -88,7 +88,9 @@ def test_every_element_is_within_the_bound_of_its_sum(shape, inverse):
         assert_within(part.astype(np.float32), expected.value, expected.tolerance)
 
 
-@each_case("generation, n, real", pairwise(GENERATIONS, [1, 100, 129, 257], [False, True]))
+@each_case("generation", GENERATIONS)
+@each_case("n", [1, 100, 129, 257])
+@each_case("real", [False, True])
 def test_every_generation(generation, n, real):
     x_re, x_im = signals(130, n)
     x_im = None if real else x_im

@@ -7,7 +7,6 @@ import numpy as np
 from comparing import assert_within
 from each_case import each_case
 from oracles.blas_kernels import FLOAT32_ROUNDOFF
-from pairwise import pairwise
 from trnfft._kernels.mask import COLUMNS, complex_mask
 
 from ...trnblas.kernels.harness_products import DTYPES, Count, run, values
@@ -50,7 +49,9 @@ def test_every_size(shape):
     check(shape, "float32", "gen3")
 
 
-@each_case("generation, dtype, shape", pairwise(GENERATIONS, DTYPES, [(129,), (251, 257)]))
+@each_case("generation", GENERATIONS)
+@each_case("dtype", DTYPES)
+@each_case("shape", [(129,), (251, 257)], ids=str)
 def test_every_generation_and_dtype(generation, dtype, shape):
     check(shape, dtype, generation)
 

@@ -10,7 +10,6 @@ import torch
 
 import trntensor
 from each_case import each_case
-from pairwise import pairwise
 from trnsci.core.counters import counts
 from trnsci.core.testing import launched, random_tensor, strict_simulation, unit_roundoff
 from trntensor._paths.operations import CHAIN
@@ -40,12 +39,9 @@ def check(x_order, out_order, sizes, generation, dtype=torch.float32, flipped=Fa
     assert (np.abs(got.double().numpy() - want) <= 1.01 * grown * size).all()
 
 
-@each_case(
-    "generation, x_order, out_order",
-    pairwise(
-        ["gen2", "gen3", "gen4"], ["dkl", "kdl", "ldk", "dlk", "lkd", "kld"], ["lrn", "rnl", "nlr"]
-    ),
-)
+@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case("x_order", ["dkl", "kdl", "ldk", "dlk", "lkd", "kld"])
+@each_case("out_order", ["lrn", "rnl", "nlr"])
 def test_every_order(x_order, out_order, generation):
     sizes = {"d": 5, "k": 6, "l": 3, "r": 4, "n": 7}
     check(x_order, out_order, sizes, generation, flipped=generation == "gen3")

@@ -9,6 +9,7 @@ def pairwise(*axes):
     Greedy and the same in every run: of all combinations the next one taken is the first that has
     the most pairs that did not occur yet.
     """
+    axes = [list(axis) for axis in axes]
     places = [range(len(axis)) for axis in axes]
     every = {case: set(_pairs(case)) for case in product(*places)}
     missing, taken = set().union(*every.values()), []

@@ -9,6 +9,7 @@ import torch
 
 import trnfft
 from each_case import each_case
+from pairwise import pairwise
 from trnfft import ComplexTensor, torch_fft
 from trnsci.core import explain
 from trnsci.core.counters import counts
@@ -46,9 +47,14 @@ def relative_error(got, want):
     return float(np.linalg.norm(got - want) / np.linalg.norm(want))
 
 
-@each_case("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
-@each_case("n", [2, 7, 96, 257, 600])
-@each_case("norm", [None, "ortho", "forward"])
+@each_case(
+    "name, n, norm",
+    pairwise(
+        ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"],
+        [2, 7, 96, 257, 600],
+        [None, "ortho", "forward"],
+    ),
+)
 def test_every_transform_of_one_dimension(name, n, norm):
     x = operand(name, 2, n // 2 + 1 if name in HALF_INPUT else n)
     if n % 2 == 0 and name in HALF_INPUT:  # NumPy takes these points as they are
@@ -160,9 +166,7 @@ def sums(x, sine, type):
     return (np.sin if sine else np.cos)(pi * angle) * weights @ x.astype(np.longdouble)
 
 
-@each_case("name", ["dct", "dst"])
-@each_case("type", [1, 2, 3, 4])
-@each_case("n", [2, 31, 128])
+@each_case("name, type, n", pairwise(["dct", "dst"], [1, 2, 3, 4], [2, 31, 128]))
 def test_cosine_and_sine_transforms(name, type, n):
     x = operand("rfft", n)
     with launched(KERNEL):

@@ -273,10 +273,10 @@ CALLS = {
 }
 
 
-@each_case("dtype", HALF)
-@each_case("name", CALLS)
-@each_case("size", [5, 127, 128, 129])
-@each_case("generation", ["gen2", "gen3", "gen4"])
+@each_case(
+    "dtype, name, size, generation",
+    pairwise(HALF, CALLS, [5, 127, 128, 129], ["gen2", "gen3", "gen4"]),
+)
 def test_products_of_16_bit_parts_and_their_gradients(name, dtype, size, generation):
     """Products of 16-bit parts are exact in float32, and so are sums up to their roundings.
 

@@ -64,12 +64,13 @@ def test_successive_requests(name, seed, cuts):
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_long_requests_are_cut_without_a_trace(name):
+def test_long_requests_are_cut_without_a_trace(name, monkeypatch):
     """Chunks of work are no part of the numbers; both requests take more than one."""
+    monkeypatch.setattr("trnrand._sampling.samplers.chunk_samples", lambda device: 1 << 11)
     draw = DRAWS[name]
     whole, tail = Generator(8), Generator(8)
-    tail.seek(66_001)
-    assert torch.equal(draw(133_001, generator=whole)[66_001:], draw(67_000, generator=tail))
+    tail.seek(16_501)
+    assert torch.equal(draw(33_501, generator=whole)[16_501:], draw(17_000, generator=tail))
 
 
 @given(size=st.integers(1, 6), rows=st.integers(0, 20))
@@ -127,14 +128,15 @@ def test_uneven_shares_of_vectors():
             draw((), total=10, generator=one)
 
 
-def test_long_requests_for_vectors_are_cut_without_a_trace():
+def test_long_requests_for_vectors_are_cut_without_a_trace(monkeypatch):
+    monkeypatch.setattr("trnrand._sampling.samplers.chunk_samples", lambda device: 1 << 9)
     p = torch.rand(7, generator=torch.Generator().manual_seed(3))
     whole, tail = Generator(8), Generator(8)
-    tail.seek(7 * 3_000)
-    got = trnrand.multinomial(20, p, 12_000, generator=whole)
-    assert torch.equal(got[3_000:], trnrand.multinomial(20, p, 9_000, generator=tail))
-    n = torch.arange(12_000) % 5
-    each = trnrand.multinomial(n, p.expand(12_000, 7), generator=Generator(8))
+    tail.seek(7 * 450)
+    got = trnrand.multinomial(20, p, 1_800, generator=whole)
+    assert torch.equal(got[450:], trnrand.multinomial(20, p, 1_350, generator=tail))
+    n = torch.arange(1_800) % 5
+    each = trnrand.multinomial(n, p.expand(1_800, 7), generator=Generator(8))
     assert torch.equal(each.sum(1), n.float())
 
 

@@ -11,6 +11,7 @@ import trnrand
 from each_case import each_case
 from fresh_process import printed_after
 from oracles import random_words as oracle
+from pairwise import pairwise
 from trnrand._paths.samples import stream
 from trnrand._paths.torch_path import _exponentials, _fill_by_chunks, _normals, torch_stream
 from trnrand._stream import arrays
@@ -118,10 +119,11 @@ def test_any_cut_of_a_stream_is_the_stream(kind, dtype):
         assert torch.equal(samples(kind, dtype, count, start), whole[start : start + count])
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
-@pytest.mark.parametrize("kind", ["uniform", "normal", "exponential"])
-@pytest.mark.parametrize("engine", ["philox", "threefry"])
-def test_compiled_samples_are_equal_to_the_bit(engine, kind, dtype, monkeypatch):
+@each_case(
+    ("kind", "dtype", "engine"),
+    pairwise(["uniform", "normal", "exponential"], BITS, ["philox", "threefry"]),
+)
+def test_compiled_samples_are_equal_to_the_bit(kind, dtype, engine, monkeypatch):
     pytest.importorskip("numba")
     for start, count in [(0, 1), (1, 2), (2**34 - 5, 1001), (3, 40_000), (2**64 - 9, 9)]:
         source = Source(engine, 2**64 - 3, start, CPU)

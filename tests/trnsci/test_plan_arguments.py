@@ -15,6 +15,7 @@ import trnsparse
 import trnsparse.distributed
 import trntensor
 import trntensor.distributed
+from each_case import each_case
 from trnsci.core.errors import TrnsciError
 
 WRONG = {
@@ -114,7 +115,7 @@ CASES = [
 ]
 
 
-@pytest.mark.parametrize(("name", "argument", "kind"), CASES)
+@each_case("name, argument, kind", CASES, group=lambda name, argument, kind: name)
 def test_an_argument_of_a_wrong_kind_is_named(name, argument, kind):
     function, legal, _ = FUNCTIONS[name]
     with pytest.raises(TrnsciError, match=argument):

@@ -105,7 +105,7 @@ def check(a, found, k, which, sigma=None, slack=1.0):
     assert len(info.bounds) == k
 
 
-@each_case("name, which, part", pairwise([*MATRICES], WHICH, ["one", "some", "all"]))
+@each_case("name, which, part", pairwise(MATRICES, WHICH, ["one", "some", "all"]))
 def test_pairs_are_those_requested(name, which, part):
     a = MATRICES[name]
     if which == "SM" and name in ("decades", "clustered", "random", "complex", "2-D Laplacian"):

@@ -11,6 +11,7 @@ import torch
 
 import trnsparse as ts
 from each_case import each_case
+from pairwise import pairwise
 from trnsci.core.counters import counts
 from trnsci.core.testing import random_tensor, refusals_expected
 from trnsparse._library import LIBRARY
@@ -60,9 +61,7 @@ def assert_product(got, a, b):
     assert ((got - wide_a @ wide_b).abs() <= bound).all()
 
 
-@each_case("width", [1, 5, 257])
-@each_case("kind", ["csr", "csc", "coo", "bsr"])
-@each_case("name", MATRICES)
+@each_case("width, kind, name", pairwise([1, 5, 257], ["csr", "csc", "coo", "bsr"], MATRICES))
 def test_products_are_one_launch(name, kind, width):
     dense = MATRICES[name]
     A = ts.from_dense(dense)

@@ -10,6 +10,7 @@ import pytest
 from comparing import assert_within
 from each_case import each_case
 from oracles.blas_kernels import product, transposed
+from pairwise import pairwise
 from trnblas._kernels.batched import batched_gemm
 from trnsci.core.tiles.tiling import Blocks
 from trnsci.core.tiles.tiling_gemm import gemm_tiling
@@ -68,9 +69,7 @@ def test_every_generation(generation, shared):
     check(3, 130, 140, 70, "bfloat16", generation, shared, (False, True), 1.5)
 
 
-@each_case("dtype", DTYPES)
-@each_case("shared", ["", "a", "b"])
-@each_case("trans", TRANSPOSES, ids=str)
+@each_case("dtype, shared, trans", pairwise(DTYPES, ["", "a", "b"], TRANSPOSES))
 def test_transposes_and_shared_operands(dtype, shared, trans):
     check(2, 129, 150, 140, dtype, "gen3", shared, trans)
 
@@ -94,9 +93,14 @@ def test_every_cut_gives_the_products(cut, shared):
     check(2, 300, 200, 600, "float32", "gen3", shared, beta=0.5, cut=cut)
 
 
-@each_case("generation", ["gen2", "gen3", "gen4"])
-@each_case("trans", TRANSPOSES, ids=str)
-@each_case("shape", [(5, 127, 129, 128), (3, 129, 128, 257), (4, 1, 3, 2)])
+@each_case(
+    "generation, trans, shape",
+    pairwise(
+        ["gen2", "gen3", "gen4"],
+        TRANSPOSES,
+        [(5, 127, 129, 128), (3, 129, 128, 257), (4, 1, 3, 2)],
+    ),
+)
 def test_whole_matrices_in_a_transfer(shape, trans, generation):
     blocks = tiling(*shape, generation=generation, trans=trans).blocks
     assert blocks.matrices > 0

@@ -13,7 +13,7 @@ import nkisim
 import trnblas
 from each_case import each_case
 from oracles.exact_products import errors_by_norms
-from pairwise import in_turn
+from pairwise import in_turn, pairwise
 from trnblas._kernels.bfloat16 import bfloat16_gemm
 from trnblas._kernels.doublefloat import doublefloat_gemm
 from trnblas._kernels.float16x3 import float16x3_gemm
@@ -158,10 +158,15 @@ LEVELS = {
 }
 
 
-@each_case("level", LEVELS)
-@each_case("value", [np.nan, np.inf, -np.inf])
-@each_case("batches", [((), ()), ((2,), ()), ((), (2,)), ((2,), (2,))], ids=str)
-@each_case("upper", [False, True])
+@each_case(
+    "level, value, batches, upper",
+    pairwise(
+        LEVELS,
+        [np.nan, np.inf, -np.inf],
+        [((), ()), ((2,), ()), ((), (2,)), ((2,), (2,))],
+        [False, True],
+    ),
+)
 def test_a_nan_or_an_infinity_enters_its_row_and_column_as_in_float64(level, value, batches, upper):
     rng = np.random.default_rng(0)
     a, b = (

@@ -8,6 +8,7 @@ import pytest
 from comparing import assert_within
 from each_case import each_case
 from oracles import blas_triangular as oracle
+from pairwise import pairwise
 from trnblas._kernels.trmm import trmm
 
 from .harness_products import Count, run, values
@@ -32,9 +33,10 @@ def test_every_combination_of_flags(flags, shape):
     assert_multiplied(*shape, flags)
 
 
-@each_case("generation", GENERATIONS)
-@each_case("dtype", ["float32", "bfloat16", "float16"])
-@each_case("flags", FLAGS[::5])
+@each_case(
+    "generation, dtype, flags",
+    pairwise(GENERATIONS, ["float32", "bfloat16", "float16"], FLAGS[::5]),
+)
 def test_every_generation(generation, flags, dtype):
     assert_multiplied(200, 150, flags, dtype=dtype, generation=generation)
 

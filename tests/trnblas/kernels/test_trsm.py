@@ -174,9 +174,12 @@ def test_batches_with_a_matrix_each(flags, dtype):
         assert_within(got[k], *oracle.solve(a[k], b[k], 0.5, *flags))
 
 
-@each_case("generation", GENERATIONS)
-@each_case("columns", [1, 7, 170, 600])
-@each_case("flags", [(True, True, False, False), (False, False, False, True)])
+@each_case(
+    "generation, columns, flags",
+    pairwise(
+        GENERATIONS, [1, 7, 170, 600], [(True, True, False, False), (False, False, False, True)]
+    ),
+)
 def test_batches_around_a_lock_step(flags, columns, generation):
     # 17 systems of one block, nine of two blocks of which the second has 72 rows.
     left, upper, _, unit = flags

@@ -8,9 +8,13 @@ import numpy as np
 import nkisim
 import nkisim.isa as nisa
 import nkisim.language as nl
+from nkisim.profiling.advice.activations import activation_advice
+from nkisim.profiling.advice.candidate import Found
 from nkisim.trials import running
 
+from ...each_case import each_case
 from .slow_kernels import weights_by_rows, weights_that_grow
+from .test_resources import captured
 
 
 def zeros(*shape):
@@ -182,6 +186,50 @@ def test_only_steps_that_nothing_else_needs_are_fused():
     assert "P010" in rules_of(powers_of, x)
     for condition in ("reads_difference", "bias", "overwrites"):
         assert "P010" not in rules_of(functools.partial(powers_of, **{condition: True}), x)
+
+
+def steps_of(x, first, a, second, b):
+    """Applies two steps and a function to one tile, and sums the results, eight times."""
+    out = nl.ndarray((128, x.shape[1]), dtype=nl.float32, buffer=nl.shared_hbm)
+    totals = nl.ndarray((128, 8), dtype=nl.float32, buffer=nl.sbuf)
+    tile = nl.load(x)
+    column = nl.ndarray((128, 1), dtype=nl.float32, buffer=nl.sbuf)
+    nisa.memset(dst=column, value=0.5)
+    for i in nl.sequential_range(8):
+        moved = nl.ndarray((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+        powers = nl.ndarray((128, x.shape[1]), dtype=nl.float32, buffer=nl.sbuf)
+        nisa.tensor_scalar(dst=moved, data=tile, op0=first, operand0=column if a is None else a)
+        nisa.tensor_scalar(dst=moved, data=moved, op0=second, operand0=column if b is None else b)
+        nisa.activation(dst=powers, op=nl.tanh, data=moved)
+        nisa.tensor_reduce(dst=totals[:, i : i + 1], op=nl.add, data=powers, axis=1)
+        nisa.tensor_tensor(dst=tile, data1=tile, data2=powers, op=nl.add)
+    nisa.dma_copy(dst=out, src=tile)
+    nisa.dma_copy(dst=out[:, 0:8], src=totals)
+    return out
+
+
+CHAINS = [
+    (nl.multiply, 0.5, nl.add, 0.25, 2, "scale and bias and the sum"),
+    (nl.add, 0.25, nl.multiply, 0.5, 2, "scale and bias and the sum"),
+    (nl.multiply, None, nl.add, None, 2, "scale and bias and the sum"),
+    (nl.subtract, 0.25, nl.multiply, None, 1, "scale and the sum"),
+    (nl.multiply, 0.5, nl.multiply, 0.5, 1, "scale and the sum"),
+    (nl.add, 0.25, nl.subtract, 0.5, 1, "bias and the sum"),
+    (nl.multiply, 0.5, nl.maximum, 0.5, 0, "the sum"),
+]
+
+
+@each_case("first, a, second, b, count, parts", CHAINS)
+def test_an_activation_takes_over_what_it_can_compute(first, a, second, b, count, parts):
+    arguments = zeros(128, 512), first, a, second, b
+    profile = nkisim.profile(steps_of, "trn2", advice=False)(*arguments)
+    found = Found(captured(steps_of, *arguments), profile, None)
+    (piece,) = activation_advice(found)
+    steps = [*["tensor_scalar"] * count, "activation", "tensor_reduce"]
+    assert (piece.values["steps"], piece.values["times"]) == (steps, 8)
+    assert piece.cause.startswith(f"{', '.join(steps[:-1])} and tensor_reduce follow each other")
+    assert piece.action == f"let one activation do them, with {parts}"
+    assert piece.values["lines"] == [line for _, line in piece.lines]
 
 
 def test_an_engine_that_makes_descriptors_gets_no_further_work():

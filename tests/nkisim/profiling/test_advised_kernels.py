@@ -18,12 +18,20 @@ from . import slow_kernels
 from .slow_kernels import SLOW
 
 FILE = Path(slow_kernels.__file__)
-FAST = (
-    *("many_small_transfers", "product_from_hbm", "two_passes", "softmax_in_bfloat16"),
-    *("one_of_three", "two_branches", "half_of_a_tile", "tile_that_carries_data"),
-    *("polynomial", "closed_over", "weights_by_rows", "weights_that_grow"),
-)
-"""Kernels of the fast run, each on one generation."""
+FAST = {
+    **{"many_small_transfers": "", "tile_that_carries_data": "", "weights_that_grow": ""},
+    **{"product_from_hbm": "P002 P009 P009", "two_passes": "P009 P002", "closed_over": "P009"},
+    **{"softmax_in_bfloat16": "P010 P002", "polynomial": "P011 P011 P011", "one_of_three": "P002"},
+    **{"two_branches": "P002", "half_of_a_tile": "P002", "weights_by_rows": "P009"},
+    **{
+        "stores_only": "P012",
+        "functions_of_two_tables": "P013",
+        "late_load_of_what_is_stored": "P014",
+    },
+    **{"functions_without_a_loop": "P013", "stages_in_program_order": "P002 P015"},
+    **{"products_emptied_by_vector": "P007"},
+}
+"""Kernels of the fast run, each on one generation, and the rules whose changes gain there."""
 
 MOST_ROUNDINGS = 8
 """Roundings to the kernel's dtype by which a result may change where the advice says so."""
@@ -108,11 +116,16 @@ class Judged:
             yield "together", whole.code, gain, whole.change
 
 
+def fast_target(name):
+    """The generation of the fast run of a kernel; "" if it has none."""
+    targets = SLOW[name].targets
+    return targets[[*SLOW].index(name) % len(targets)] if name in FAST else ""
+
+
 def on_generations():
-    for number, (name, case) in enumerate(SLOW.items()):
+    for name, case in SLOW.items():
         for target in case.targets:
-            fast = name in FAST and target == case.targets[number % len(case.targets)]
-            marks = () if fast else pytest.mark.slow
+            marks = () if target == fast_target(name) else pytest.mark.slow
             yield pytest.param(name, target, marks=marks)
 
 
@@ -125,6 +138,20 @@ def test_applied_advice_is_right_and_keeps_its_promise(name, target, tmp_path):
         assert 0.98 <= ratio <= 1.02, f"{rule}\n{code}"
     for piece in judged.before.advice:
         assert bool(piece.code) == (piece.gain_us is not None)
+    if target == fast_target(name):
+        tried = [piece for piece in judged.before.advice if piece.code]
+        assert [piece.rule for piece in tried] == FAST[name].split()
+        assert judged.before.together is None or 0 in judged.before.together.pieces
+
+
+def test_stages_are_named_by_their_engines():
+    """A load, then Scalar and twice Vector: the cut is before Vector."""
+    case = SLOW["stages_in_program_order"]
+    advice = nkisim.profile(case.kernel, "gen4")(*case.arguments(case.shapes, 0)).advice
+    (piece,) = (piece for piece in advice if piece.rule == "P015")
+    first, last = re.search("begins on (\\w+) after .* ended on (\\w+)", piece.cause).groups()
+    assert piece.values == {"engines": [first, re.search("stage on (\\w+)", piece.action)[1]]}
+    assert last in ("vector", "sync", "gpsimd")
 
 
 def test_a_wrong_result_and_a_broken_promise_are_noticed(tmp_path):

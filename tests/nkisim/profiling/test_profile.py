@@ -12,6 +12,7 @@ import nkisim.language as nl
 from nkisim.arch import GENERATIONS, resolve_target
 from nkisim.arch.timing import TIMINGS, timing_of
 from nkisim.profiling.model.program import Capture
+from nkisim.profiling.text import summary
 from nkisim.spec import INSTRUCTIONS
 
 
@@ -319,3 +320,11 @@ def test_the_cycle_of_dependent_instructions_has_their_times():
 
 def test_a_kernel_that_an_engine_binds_has_no_cycle():
     assert nkisim.profile(copied, advice=False)(np.zeros((4096, 4096), np.float32)).cycle is None
+
+
+def test_flags_are_passed_by_name(product):
+    """A call with a bare True does not say what it asks for."""
+    calls = (product.to_dict, product.to_json, functools.partial(summary, product, 80))
+    for call in calls:
+        with pytest.raises(TypeError, match="positional"):
+            call(True)

@@ -13,7 +13,9 @@ from nkisim.language import MemoryRegion
 from nkisim.profiling.analysis import Prediction
 from nkisim.profiling.model.assumptions import defaults
 from nkisim.profiling.model.costs import Work
+from nkisim.profiling.model.footprints import Accesses
 from nkisim.profiling.model.program import Operation, Program
+from nkisim.profiling.model.resources import Timeline
 from nkisim.profiling.model.schedule import schedule
 from nkisim.profiling.model.spills import with_spills
 from nkisim.profiling.model.tiles import Tile
@@ -254,6 +256,53 @@ def test_changing_the_activation_table_costs_a_load_except_the_first():
     times = build.times()
     lengths = [end - start for start, end in zip(times.start, times.end, strict=True)]
     assert lengths == [100, 100, 100 + T3.table_load, 100 + T3.table_load]
+
+
+def test_no_activation_of_another_table_passes_one_and_none_its_table():
+    """Scalar is free for 3,000 ns between the first function and the one that waits."""
+    build = Builder()
+    build.add(Work(Engine.scalar, 100.0, 0.0, table="exp"))
+    slow = build.on(Engine.vector, 3100)
+    build.add(Work(Engine.scalar, 100.0, 0.0, table="sigmoid"), needs=(slow,))
+    build.add(Work(Engine.scalar, 100.0, 0.0, table="exp"))
+    build.add(Work(Engine.scalar, 100.0, 0.0, table="exp"))
+    build.on(Engine.scalar, 50)
+    times = build.times()
+    assert times.start[2] == 3100 + T3.handoff
+    assert times.start[3] == times.end[2] == times.start[2] + 100 + T3.table_load
+    assert times.start[4] == times.end[3]
+    assert times.start[5] == 100  # it needs no table
+
+    build = Builder()
+    build.add(Work(Engine.scalar, 100.0, 0.0, table="exp"))
+    slow = build.on(Engine.vector, 3100)
+    build.add(Work(Engine.scalar, 100.0, 0.0, table="exp"), needs=(slow,))
+    build.add(Work(Engine.scalar, 100.0, 0.0, table="exp"))
+    assert build.times().start[3] == 100
+
+
+def test_what_a_program_has_many_of_has_no_dictionary():
+    """A kernel may have a million operations."""
+    build = Builder()
+    build.on(Engine.vector, 10, tiles=(build.tile(),))
+    (operation,), (tile,) = build.program.operations, build.program.tiles
+    for thing in (operation, operation.work, tile, Accesses(1), Timeline()):
+        assert not hasattr(thing, "__dict__"), thing
+
+
+@pytest.mark.parametrize(
+    ("count", "oldest"), [(128, 0), (129, 63), (192, 63), (193, 127), (300, 191)]
+)
+def test_a_timeline_of_many_intervals_forgets_its_64_oldest_gaps(count, oldest):
+    line, begins = Timeline(), 10.0 * oldest + 5.0
+    for number in range(count):
+        line.reserve(10.0 * number, 5.0, number)
+    assert line.earliest(0.0, 4.0) == (begins, oldest)
+    assert line.earliest(begins + 1, 4.0) == (begins + 1, -1)
+    assert line.earliest(begins + 2, 4.0) == (begins + 10, oldest + 1)
+    assert line.earliest(begins, 6.0) == (10.0 * count - 5, count - 1)
+    assert line.fill(0.0, 6.0, count) == (begins, begins + 11, oldest + 1)
+    assert line.busy == 5.0 * count + 6
 
 
 def test_tiles_beyond_sbuf_are_spilled_and_reloaded():

@@ -1,8 +1,10 @@
 """Programs that a stranger has written by hand are refused, with the reason."""
 
 import contextlib
+import functools
 import json
 import linecache
+import operator
 from pathlib import Path
 
 import numpy as np
@@ -137,6 +139,40 @@ def test_forged_arguments_are_refused_before_a_call(what):
         nkisim.Program.load(json.dumps(plain).encode())
 
 
+def leaves_of(data, path=()):
+    """The numbers and texts in data, each with its path."""
+    parts = data.items() if isinstance(data, dict) else enumerate(data)
+    for key, part in parts:
+        if isinstance(part, (dict, list)):
+            yield from leaves_of(part, (*path, key))
+        else:
+            yield (*path, key), part
+
+
+def test_a_field_of_another_type_is_refused_before_a_call():
+    """Beside operations and values; numbers of files and of loops have to exist, too."""
+    plain = program() | {"schedule": [["second", ["first"]]]}
+    plain["places"] = plain["places"][:3]
+    fields = {key: plain[key] for key in plain.keys() - {"tapes", "cores", "annotations"}}
+    refused = 0
+    for path, leaf in leaves_of(fields):
+        is_index = path[0] == "places" and (path[2] in (0, 2) or path[4:] == (0,))
+        is_index |= path in (("defined", 0), ("parameters", 0, 1))
+        others = [None, [], {}, 1.5, *([-1, 5, 10**6] if is_index else [])]
+        others += [0 if isinstance(leaf, str) else "0"]
+        if path[0] == "places" and path[2] == 2:
+            others += [len(plain["places"][path[1]][3]) + 1]
+        if path[:1] + path[2:] in (("parameters", 2), ("schedule", 1, 0)):
+            continue  # a default is a value; the kernel reads what runs before an instruction
+        for other in others:
+            changed = json.loads(json.dumps(plain))
+            functools.reduce(operator.getitem, path[:-1], changed)[path[-1]] = other
+            with pytest.raises(ProgramError, match="no program"):
+                nkisim.Program.from_bytes(json.dumps(changed).encode())
+            refused += 1
+    assert refused > 100
+
+
 @pytest.mark.parametrize("what", FORGED)
 def test_it_is_refused(what):
     plain = program()
@@ -216,9 +252,9 @@ def test_what_an_earlier_version_has_saved_is_loaded():
 
 def test_the_limits_are_those_of_the_guide():
     limits = data.MOST_BYTES >> 20, data.MOST_DEPTH, tape._MOST_OPERATIONS, replay.MOST_STEPS
-    size, depth, operations, steps = (f"{limit:,}" for limit in limits)
+    size, levels, count, steps = (f"{limit:,}" for limit in limits)
     text = " ".join(GUIDE.read_text().split())
-    assert f"at most {size} MiB, is nested {depth} deep and has {operations} recorded" in text
+    assert f"at most {size} MiB, is nested {levels} deep and has {count} recorded" in text
     assert f"a replay ends after {steps}." in text
     assert data.MOST_BYTES % 2**20 == 0
 

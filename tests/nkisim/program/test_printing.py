@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import inspect
 import json
 
 import ml_dtypes
@@ -13,7 +14,8 @@ import nkisim.collectives as ncc
 import nkisim.isa as nisa
 import nkisim.language as nl
 from nkisim.dtypes import DType, as_dtype
-from nkisim.program.operations import FIELDS
+from nkisim.program.calls import leaves
+from nkisim.program.operations import FIELDS, names_of
 from nkisim.trials.running import arrays_of
 from nkisim.typing import TensorSpec
 from nkisim.versions import judged_by
@@ -61,6 +63,9 @@ def with_loops(x, count):
         for j in nl.dynamic_range(2):
             nisa.memset(dst=tile[8 * i : 8 * i + 8, 50 + j : 51 + j], value=j - i)
     for _ in nl.dynamic_range(2):
+        for _ in range(3):  # one of them fits at a time
+            nisa.memset(dst=nl.ndarray((128, 30_000), dtype=nl.float32, buffer=nl.sbuf), value=0)
+    for _ in nl.dynamic_range(2):
         pass
     while more:
         nisa.activation(dst=tile, op=nl.tanh, data=tile)
@@ -88,6 +93,12 @@ def with_bodies(x):
     grid = nl.tiles(x, tile_shape=(64, 64))
     nisa.dma_copy(dst=tile[0:64], src=grid[1].data)
     nisa.dma_copy(dst=out, src=tile)
+    return out
+
+
+def of_a_list(several):
+    out = nl.ndarray(X.shape, dtype=nl.float32, buffer=nl.shared_hbm)
+    nl.store(out, nl.load(several[1]))
     return out
 
 
@@ -151,6 +162,7 @@ def asked(program):
         (with_a_constant, (X,), "0.3.0"),
         (with_views, (X,), "0.3.0"),
         (with_loops, (X, COUNT), "0.3.0"),
+        (of_a_list, ([X, X + 1],), "0.3.0"),
         (with_bodies, (X,), "0.7.0"),
         (with_scalars, (X, COUNT), "0.7.0"),
     ],
@@ -158,14 +170,43 @@ def asked(program):
 def test_the_text_of_a_program_asks_the_same(kernel, args, nki, tmp_path):
     program = nkisim.record(kernel, nki=nki)(*args)
     printed = made_of(program, tmp_path)
-    assert asked(nkisim.record(printed, nki=nki)(*args)) == asked(program)
+    names = [*inspect.signature(kernel).parameters][: len(args)]
+    if kernel is of_a_list:
+        names = ["argument_0", "argument_1"]
+    assert [parameter.name for parameter in printed.parameters] == names
+    assert asked(nkisim.record(printed, nki=nki)(*leaves(args))) == asked(program)
+    files = [file for file, _ in program.files]
     found, wanted = (
         nkisim.check(one, nki=nki, source=False)(*args)
-        for one in (nkisim.Program.load(program), kernel)
+        for one in (nkisim.Program.load(program, files), kernel)
     )
     assert found.stopped == wanted.stopped == ""
+    assert [str(used) for used in found.memory] == [str(used) for used in wanted.memory]
     pairs = zip(arrays_of(found.outputs), arrays_of(wanted.outputs), strict=True)
     assert all(one.tobytes() == other.tobytes() for one, other in pairs)
+
+
+def test_the_names_of_a_program_are_those_of_its_calls_and_loops():
+    """Those of the bodies of loops, too; commands show what a program calls."""
+    program = nkisim.record(with_loops)(X, COUNT)
+    found = list(names_of(program.tapes["0.0"]["ops"]))
+    calls = [node for node in ast.walk(ast.parse(program.source())) if isinstance(node, ast.Call)]
+    called = sorted(ast.unparse(node.func).rpartition(".")[2] for node in calls)
+    assert sorted(name.rpartition(".")[2] for name in found) == called
+
+
+def test_each_core_has_a_function_of_its_own():
+    text = nkisim.record(nkisim.jit(on_its_half)[2])(X).source()
+    found = {node.name: node for node in ast.parse(text).body if isinstance(node, ast.FunctionDef)}
+    assert found.keys() == {"on_its_half_0_0", "on_its_half_0_1"}
+    assert ["0:64" in ast.unparse(node) for node in found.values()] == [True, False]
+
+
+def on_its_half(x):
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    rows = slice(64 * nl.program_id(0), 64 * nl.program_id(0) + 64)
+    nl.store(out[rows], nl.load(x[rows]))
+    return out
 
 
 def refused_in_a_loop(x):

@@ -105,8 +105,8 @@ def _chains(program: Program) -> Iterator[_Chain]:
                 break
             affine.insert(0, feeder)
             before = feeder.fed_by
-        if _folded(affine) is None:
-            affine = affine[-1:]
+        while _folded(affine) is None:  # no steps at all are folded
+            del affine[0]
         total = None if step.reduces else sums.get(core.number)
         if total is not None and any(number > core.number for number in total.reuses):
             total = None  # what it overwrites is still read after the function
@@ -123,7 +123,7 @@ def _folded(affine: Sequence[Operation]) -> _Folded | None:
         return None
     scale, bias = (next(iter(places), None) for places in (scales, biases))
     scaled = scale is not None and terms[0] is bias
-    if scaled and terms[1][1].number is None:
+    if scaled and scale is not None and scale[1].number is None:
         return None
     return _Folded(scale, bias, bias is not None and bias[1].operator == "subtract", scaled)
 

@@ -294,9 +294,9 @@ class Groups(NamedTuple):
             makers = [i for i, effect in enumerate(self.done) if name in effect.binds]
             if not makers or name in kept:
                 continue
-            maker = makers[0]
             if len(self.effects.bound_at(name)) > 1:
                 return None
+            maker, *_ = makers
             if any(name in effect.names for effect in self.done[:maker]):
                 return None
             if self.numbers[maker] == group or maker in again:

@@ -146,7 +146,7 @@ class Trial:
                     found.clear()
                     break
         if not found:
-            hint = shapes_hint(kernel, without_value(kernel, shapes))
+            hint = shapes_hint(kernel, without_value(kernel, shapes), shapes)
             text = f'no arguments: give --shapes "{hint}", or define nkisim_examples()'
             verdict.advice = {"kind": "arguments", "text": text, "code": ""}
         return found
@@ -315,7 +315,7 @@ class Trial:
             gains = [piece for piece in pieces if (piece["gain_us"] or 0) > least]
             if gains:
                 best = max(gains, key=lambda piece: float(piece["gain_us"]))
-                text = f"{best['action']} saves {duration(best['gain_us'])}: {best['title']}"
+                text = f"{best['title']}: to save {duration(best['gain_us'])}, {best['action']}"
                 kept = {key: best[key] for key in ("rule", "code", "gain_us", "change")}
                 verdict.advice = plain({"kind": "advice", "text": text, **kept})
 

@@ -7,6 +7,7 @@ and does not import the simulator unless the option is given.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack
@@ -15,10 +16,10 @@ from typing import Any
 import pytest
 
 _LEDGER = pytest.StashKey[Any]()
-_MISSING = "No module named 'nki'"
+_MISSING = re.compile("No module named '(nki|torch_neuronx|torch_xla)'")
 _HINT = (
-    "`import nki` resolves to nkisim with pytest --nkisim; for all runs of a project, put "
-    'addopts = "--nkisim" under [tool.pytest.ini_options] in pyproject.toml'
+    "`import nki` and `import torch_neuronx` resolve to nkisim with pytest --nkisim; for all runs "
+    'of a project, put addopts = "--nkisim" under [tool.pytest.ini_options] in pyproject.toml'
 )
 
 
@@ -60,7 +61,7 @@ def pytest_load_initial_conftests(early_config: pytest.Config) -> Generator[None
     try:
         return (yield)
     except Exception as error:
-        if _MISSING in str(error):
+        if _MISSING.search(str(error)):
             print(f"nkisim: {_HINT}", file=sys.stderr)
         raise
 
@@ -137,7 +138,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if ledger is None:
         stats = terminalreporter.stats
         failed = [*stats.get("error", ()), *stats.get("failed", ())]
-        if any(_MISSING in report.longreprtext for report in failed):
+        if any(_MISSING.search(report.longreprtext) for report in failed):
             terminalreporter.write_line(f"nkisim: {_HINT}")
         return
     from nkisim.diagnostics.formats import ledger_text

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 import torch
 
 from nkitorch.operators import nki_op, wrap_nki
+
+
+def _nki(name: str) -> Any:
+    """Return ``nki``, which programs import from ``torch_neuronx`` too: its ``__getattr__``."""
+    if name != "nki":
+        raise AttributeError(f"module 'torch_neuronx' has no attribute {name!r}")
+    return import_module(name)
 
 
 def _device(index: int | None = None) -> torch.device:
@@ -27,6 +35,7 @@ _NEURON: Any = torch.neuron  # type: ignore[attr-defined]
 
 MODULES: dict[str, dict[str, Any]] = {
     "torch_neuronx": {
+        "__getattr__": _nki,
         "current_device": _NEURON.current_device,
         "device_count": _NEURON.device_count,
         "is_available": _NEURON.is_available,

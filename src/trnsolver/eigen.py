@@ -163,6 +163,11 @@ def eigh(
         >>> w
         tensor([1., 3.])
     """
+    if isinstance(tol, Tensor) and tol.ndim:
+        raise FlagError(
+            f"eigh: tol must be a number, got a tensor of shape {tuple(tol.shape)}; "
+            "eigh_generalized(A, B) solves A v = w B v"
+        )
     everything = k is None and subset is None
     work = square_matrix("eigh", "A", A)
     chosen("eigh", "which", which, _WHICH)

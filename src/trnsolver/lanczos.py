@@ -139,8 +139,8 @@ def eigsh(
 
     Returns:
         Values and orthonormal vectors, as columns, with ``info``: ``info.bounds`` has an upper
-        bound of the error of each value. Products of a function are assumed to be accurate to
-        ``sqrt(n) * eps * norm(A)``.
+        bound of the error of each value, ``info.residuals`` the largest residual after each
+        restart. Products of a function are assumed to be accurate to ``sqrt(n) * eps * norm(A)``.
 
     Raises:
         ConvergenceError: The iteration did not converge, and ``on_failure`` is ``"raise"``.
@@ -161,8 +161,8 @@ def eigsh(
     order = square("eigsh", operand)
     usual = _USUAL if sigma is None else _INVERSE
     wanted = wanted_pairs("eigsh", order, k, which, ncv, max_iter, tol, operand.dtype, usual)
-    if sigma is not None and not math.isfinite(sigma):
-        raise FlagError(f"eigsh: sigma must be a finite number, got {sigma}")
+    if isinstance(sigma, complex) or (sigma is not None and not math.isfinite(sigma)):
+        raise FlagError(f"eigsh: sigma must be a finite real number, got {sigma}")
     if OPinv is not None and sigma is None:
         raise FlagError("eigsh: OPinv needs sigma")
     draw = draws(operand.like(order), order, seed)

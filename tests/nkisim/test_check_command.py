@@ -74,6 +74,16 @@ def test_the_hint_names_the_parameters_and_the_file(check, tmp_path):
     assert "checked 1 kernel, 9 instructions" in check("kernels.py", "--shapes", hint)[1]
 
 
+def test_the_hint_keeps_what_was_given_and_knows_a_count_by_its_use(check, tmp_path):
+    kernel = GOOD.replace("(x)", "(x, size, y)").replace(
+        "    return", "    half = size // 2\n    return"
+    )
+    _, out, _ = check(write(tmp_path, kernel), "--shapes", "x=bf16[4,8]")
+    assert '--shapes "x=bfloat16[4,8] size=1 y=f32[128,512]"' in out
+    hint = re.search(r'--shapes "([^"]*)"', out)[1]
+    assert "checked 1 kernel, 9 instructions" in check("kernels.py", "--shapes", hint)[1]
+
+
 def test_a_run_can_be_required(check, tmp_path):
     file = write(tmp_path, GOOD)
     assert check(file)[0] == 0

@@ -329,6 +329,11 @@ def test_a_run_without_the_option_says_how_to_set_it(tmp_path, files):
     assert ADDOPTS not in done.stdout + done.stderr
 
 
+def test_a_missing_extension_of_torch_names_the_option(tmp_path):
+    (tmp_path / "test_it.py").write_text("import torch_neuronx\n")
+    assert ADDOPTS in pytest_in(tmp_path).stdout
+
+
 def test_other_failures_do_not_name_the_option(tmp_path):
     (tmp_path / "test_it.py").write_text("def test(): import nkis\n")
     done = pytest_in(tmp_path)

@@ -145,3 +145,13 @@ def test_a_script_shows_the_users_lines_only(tmp_path):
     assert "line 2, in <module>" in done.stderr
     assert PACKAGE not in done.stderr
     assert "Did you mean: 'float" in done.stderr
+
+
+def test_the_namespace_of_older_releases_leads_to_upgrade(tmp_path):
+    kernels = tmp_path / "older.py"
+    kernels.write_text("import neuronxcc.nki as nki\n")
+    script = tmp_path / "script.py"
+    script.write_text("import older\n")
+    done = nkisim_command("run", script)
+    assert done.returncode == 1
+    assert f"`nkisim upgrade {kernels} --write`" in done.stderr

@@ -18,6 +18,7 @@ from libtorch_neuronx_lite.nki.nki_hop import wrap_nki as light_wrap_nki
 from libtorch_neuronx_lite._compiler import nki_op
 import torch_xla.core.xla_model as xm
 import nki, nki.language as nl, torch
+from torch_neuronx import nki as same_nki
 
 @nki.jit
 def twice(x):
@@ -27,6 +28,7 @@ def twice(x):
 
 x = torch.ones(4, 8).to("neuron")
 assert torch_neuronx.nki_op is nki_op and wrap_nki is light_wrap_nki
+assert same_nki is nki and not hasattr(torch_neuronx, "no_such_name")
 assert str(xm.xla_device()) == "neuron:0"
 torch_neuronx.synchronize()
 print(twice(x).sum().item(), wrap_nki(twice)[(1,)](x).sum().item())

@@ -8,7 +8,7 @@ import torch
 import trnsolver
 from each_case import each_case
 from oracles.solver_matrices import SYMMETRIC, hilbert, with_values
-from trnsci.core.errors import DerivativeError
+from trnsci.core.errors import DerivativeError, FlagError
 from trnsci.core.testing import random_tensor, unit_roundoff
 
 DTYPES = (torch.float32, torch.float64)
@@ -39,6 +39,11 @@ def test_every_family(name, dtype):
     bound = unit(a) * max(np.abs(want).max(), 1e-300)
     assert np.abs(w.double().numpy() - want).max() <= bound
     assert np.abs(trnsolver.eigvalsh(a).double().numpy() - want).max() <= bound
+
+
+def test_a_second_matrix_is_referred_to_the_generalized_problem():
+    with pytest.raises(FlagError, match=r"tol must be a number, .*\(2, 2\); eigh_generalized"):
+        trnsolver.eigh(torch.eye(2), torch.eye(2))
 
 
 def test_batches_and_complex_matrices():

@@ -225,6 +225,8 @@ REFUSED = (
     (lambda a: eigsh(a, 2, v0=a[0] * (1 + 1j)), TypeError, "v0 is complex"),
     (lambda a: eigsh(a.long(), 2), TypeError, "A must be"),
     (lambda a: eigsh("A", 2, n=4), TypeError, "A must be"),
+    (lambda a: eigsh(None, 2), TypeError, "A must be a matrix, an operator or a function"),
+    (lambda a: eigsh(a, 2, sigma=1j), FlagError, "sigma must be a finite real number, got 1j"),
     (lambda a: eigsh(a / 0, 2), trnsolver.NotFiniteError, "must be finite"),
     (lambda a: eigsh(a.cumsum(0), 2), OperandError, r"A must be symmetric \(Hermitian\)"),
 )

@@ -172,5 +172,18 @@ def _hide_frames_before(path: str) -> None:
             start = start.tb_next
         # A script that does not compile has no frame; its SyntaxError has the location.
         print_exception(kind, error.with_traceback(start), start)
+        if (getattr(error, "name", None) or "").partition(".")[0] == "neuronxcc":
+            click.echo(
+                "nkisim: neuronxcc.nki is the name of older releases; `nkisim upgrade "
+                f"{_last_file(start, path)} --write` rewrites the kernels",
+                err=True,
+            )
 
     sys.excepthook = from_script
+
+
+def _last_file(traceback: TracebackType | None, path: str) -> str:
+    """Return the file of the last frame, or ``path`` without one."""
+    while traceback is not None:
+        path, traceback = traceback.tb_frame.f_code.co_filename, traceback.tb_next
+    return path

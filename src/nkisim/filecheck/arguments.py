@@ -146,10 +146,33 @@ def _is_tensor(kernel: KernelSource, parameter: ast.arg) -> bool:
 _SCALARS = {"int": "1", "float": "1.0", "bool": "True", "str": "'text'"}
 
 
-def shapes_hint(kernel: KernelSource, missing: list[str]) -> str:
-    """Return a text for ``--shapes`` with the parameters that have no value."""
+def shapes_hint(kernel: KernelSource, missing: list[str], shapes: Shapes) -> str:
+    """Return a text for ``--shapes``: what was given, and the parameters that have no value."""
     given = None if isinstance(kernel.node, ast.ClassDef) else kernel.node.args
     every = [] if given is None else [*given.posonlyargs, *given.args, *given.kwonlyargs]
     notes = {p.arg: ast.unparse(p.annotation) for p in every if p.annotation is not None}
-    values = [_SCALARS.get(notes.get(name, ""), "f32[128,512]") for name in missing]
-    return " ".join(f"{name}={value}" for name, value in zip(missing, values, strict=True))
+    counts = _operands(kernel.node)
+    values = {p.arg: _written(shapes[p.arg]) for p in every if p.arg in shapes}
+    for name in missing:
+        unannotated = "1" if name in counts else "f32[128,512]"
+        values[name] = _SCALARS.get(notes.get(name, ""), unannotated)
+    return " ".join(f"{name}={value}" for name, value in values.items())
+
+
+def _written(given: ArraySpec | int | float | bool | str | None) -> str:
+    """Return an entry of ``Shapes`` as ``--shapes`` reads it."""
+    if not isinstance(given, ArraySpec):
+        return repr(given)
+    return f"{given.dtype}[{','.join(map(str, given.shape))}]"
+
+
+def _operands(node: ast.AST) -> set[str]:
+    """Return the names beside ``//`` and ``%``: whole numbers, because a tensor has neither."""
+    parts = [n for n in ast.walk(node) if isinstance(n, ast.BinOp)]
+    sides = [
+        side
+        for n in parts
+        if isinstance(n.op, ast.FloorDiv | ast.Mod)
+        for side in (n.left, n.right)
+    ]
+    return {side.id for side in sides if isinstance(side, ast.Name)}

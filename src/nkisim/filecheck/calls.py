@@ -127,7 +127,8 @@ def run_kernels(
     has_examples = EXAMPLES in "".join(linecache.getlines(str(source.file)))
     if not has_examples and all(missing.values()):
         for kernel in source.kernels:
-            _note_missing(records[kernel.name], source.file, kernel, missing[kernel.name])
+            absent = missing[kernel.name]
+            _note_missing(records[kernel.name], source.file, kernel, absent, settings.shapes)
         return False
     try:
         with imported(source.file, settings.max_seconds) as module:
@@ -168,7 +169,7 @@ def _run_all(
         made, missing = generated_call(module, kernel, settings.shapes)
         record = records[kernel.name]
         if missing:
-            _note_missing(record, file, kernel, missing)
+            _note_missing(record, file, kernel, missing, settings.shapes)
         elif made is None:
             record.note = f"{kernel.name} is not a name of the module"
             record.hint = f"define {EXAMPLES}() in {file}"
@@ -288,16 +289,16 @@ def generated_call(
 
 
 def _note_missing(
-    record: KernelRecord, file: Path, kernel: KernelSource, missing: list[str]
+    record: KernelRecord, file: Path, kernel: KernelSource, missing: list[str], shapes: Shapes
 ) -> None:
     """Note the parameters without a value, and how to give them one."""
     *most, last = missing
     record.note = f"{', '.join(most)} and {last} have no value" if most else f"{last} has no value"
     record.hint = f"define {EXAMPLES}() in {file}"
     if missing[0] != "self":
-        shapes = shapes_hint(kernel, missing)
+        hint = shapes_hint(kernel, missing, shapes)
         record.hint = (
-            f'nkisim check {file}::{kernel.name} --shapes "{shapes}", '
+            f'nkisim check {file}::{kernel.name} --shapes "{hint}", '
             f"or annotate with nt.tensor[128, 512], or define {EXAMPLES}()"
         )
 

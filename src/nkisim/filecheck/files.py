@@ -199,7 +199,7 @@ def kernel_calls(
                 continue
             call, missing = generated_call(module, kernel_source, shapes)
             if missing:
-                hint = shapes_hint(kernel_source, missing)
+                hint = shapes_hint(kernel_source, missing, shapes)
                 notes.append(
                     f"{name} was not run, no value for {', '.join(missing)}: give --shapes "
                     f'"{hint}", annotate with nt.tensor[128, 512], or define {EXAMPLES}()'

@@ -144,7 +144,7 @@ class Trial:
                     found.clear()
                     break
         if not found:
-            hint = shapes_hint(kernel, without_value(kernel, shapes))
+            hint = shapes_hint(kernel, without_value(kernel, shapes), shapes)
             text = f'no arguments: give --shapes "{hint}", or define nkisim_examples()'
             verdict.advice = {"kind": "arguments", "text": text, "code": ""}
         return found
@@ -309,8 +309,7 @@ class Trial:
         pieces = author.ask({"do": "advise", **given._asdict()})
         with checked_answer():
             for best in pieces:
-                gain = duration(best["gain_us"])
-                text = f"{best['action']} saves {gain}: {best['title']}"
+                text = f"{best['title']}: to save {duration(best['gain_us'])}, {best['action']}"
                 kept = {key: best[key] for key in ("rule", "code", "gain_us", "change")}
                 self.verdict.advice = plain({"kind": "advice", "text": text, **kept})
 

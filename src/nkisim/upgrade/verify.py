@@ -170,7 +170,7 @@ def _how(file: Path, name: str, settings: CheckSettings) -> str:
     for kernel in file_findings(str(file), None)[0]:
         missing = without_value(kernel, settings.shapes)
         if kernel.name == name and missing and missing[0] != "self":
-            return f'; for example --shapes "{shapes_hint(kernel, missing)}"'
+            return f'; for example --shapes "{shapes_hint(kernel, missing, settings.shapes)}"'
     return ""
 
 

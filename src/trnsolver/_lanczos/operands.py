@@ -154,6 +154,11 @@ class _Function(Operand):
             order = order if isinstance(order, int) else n
             if order is None and like is not None:
                 order = like.shape[0]
+            if order is None and not callable(A):
+                raise DTypeError(
+                    f"{function}: A must be a matrix, an operator or a function, "
+                    f"got {type(A).__name__}"
+                )
             if order is None:
                 raise ShapeError(f"{function}: n must give the order of the operator")
             shape = (order, order)

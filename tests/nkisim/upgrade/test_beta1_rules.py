@@ -220,6 +220,11 @@ def test_code_of_030_stays(text):
 
 
 LEFT = {
+    "a quotient by what may be a tile": (
+        KERNEL.format("x, size") + "t = nl.load(x)\n    y = nl.sum(t, axis=1) / (size * size)\n"
+        "    return x",
+        "MG-341",
+    ),
     "an index that depends on a branch": (
         KERNEL.format("x, c") + "if c:\n        i = nl.arange(4)[:, None]\n    else:\n"
         "        i = nl.arange(8)[:, None]\n    y = nl.load(x[i, 0])\n    return x",

@@ -325,6 +325,9 @@ def _divide(source: Source) -> Iterator[Match]:
         elif is_number(source, divisor):
             new = f"1.0 / ({text})" if isinstance(divisor, ast.BinOp) else f"1.0 / {text}"
         else:
+            yield Match(
+                call, f"multiply by the reciprocal of {text}, which may be a tile or a number"
+            )
             continue
         edits = (source.renamed(call.func, "multiply"), source.replaced(divisor, new))
         review = "the quotient is rounded twice, as on the device"

@@ -88,7 +88,7 @@ def test_a_right_kernel_with_advice(judged):
     assert fast["least_bytes"] == 2 * 128 * 256 * 4
     assert (advice["kind"], advice["rule"]) == ("advice", "P010")
     assert advice["code"].startswith("--- ")
-    assert f" saves {advice['gain_us']:.2f} us: steps of one activation" in advice["text"]
+    assert f": to save {advice['gain_us']:.2f} us, " in advice["text"]
     assert judged("", softmax, shapes, kernel="softmax").advice is None
 
 

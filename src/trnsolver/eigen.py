@@ -163,9 +163,10 @@ def eigh(
         >>> w
         tensor([1., 3.])
     """
-    if isinstance(tol, Tensor) and tol.ndim:
+    shape = tuple(getattr(tol, "shape", ()))
+    if shape:
         raise FlagError(
-            f"eigh: tol must be a number, got a tensor of shape {tuple(tol.shape)}; "
+            f"eigh: tol must be a number, got a tensor of shape {shape}; "
             "eigh_generalized(A, B) solves A v = w B v"
         )
     everything = k is None and subset is None

@@ -36,13 +36,13 @@ LEVELS = (
     Sample(
         "doublefloat_gemm",
         lambda a, b, c: trnblas.gemm(1.5, a, b, 0.5, c, precision="doublefloat"),
-        (MANY_A[:, :2, :2], B[:2], C[:2]),
+        (MANY_A, B, C),
         takes_float64=True,
     ),
     Sample(
         "doublefloat_gemm",
         at("doublefloat", trnblas.syrk, 1.5),
-        (MANY_A[:, :2, :3],),
+        (MANY_A[:, :2],),
         takes_float64=True,
     ),
     Sample(
@@ -54,7 +54,7 @@ LEVELS = (
     Sample(
         "doublefloat_trsm",
         at("doublefloat", trnblas.batched_trsm, 1.5, side="right", uplo="lower", diag="unit"),
-        (WELL[:2, :2], random_tensor(2, 1, 2, seed=6)),
+        (WELL[:2, :2], random_tensor(2, 2, 2, seed=6)),
         takes_float64=True,
     ),
 )
@@ -162,7 +162,7 @@ class TestComplexOperations(ComplexContract):
         Sample(
             "batched_trsm",
             of_complex(trnblas.trsm, 1.5, side="right"),
-            (torch.stack([TRIANGLE, 2 * TRIANGLE]), numbers(2, 1, 3, seed=6)),
+            (torch.stack([TRIANGLE, 2 * TRIANGLE]), numbers(2, 2, 3, seed=6)),
         ),
         Sample(
             "bfloat16_gemm",

@@ -1,8 +1,10 @@
 """Recording: what a program holds, what it refuses, and that other runs pay nothing."""
 
 import contextlib
+import gc
 import importlib
 import inspect
+import tracemalloc
 from typing import NamedTuple
 
 import ml_dtypes
@@ -461,3 +463,29 @@ def test_classes_do_not_change_while_a_kernel_is_recorded():
     nkisim.record(kernel)(X)
     assert seen == [before]
     assert [{**vars(owner)} for owner in CLASSES] == before
+
+
+def loaded_often(x, in_loop):
+    """Copies its argument forty times, inside or outside of a loop of the device."""
+    out = nl.ndarray(x.shape, dtype=x.dtype, buffer=nl.shared_hbm)
+    for _ in nl.dynamic_range(2) if in_loop else range(1):
+        for _ in range(40):
+            nl.store(out, nl.load(x))
+    return out
+
+
+@pytest.mark.parametrize("in_loop", [False, True])
+def test_a_replay_frees_tiles_where_the_kernel_does(in_loop):
+    x = np.ones((128, 4096), np.float32)
+
+    def peak(kernel):
+        gc.collect()
+        tracemalloc.start()
+        try:
+            nkisim.simulate(kernel)(x, in_loop)
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    program = nkisim.record(loaded_often)(x, in_loop)
+    assert peak(replayed(program)) < peak(loaded_often) + 3 * x.nbytes

@@ -107,10 +107,10 @@ def _with_values(given: Arguments, kind: str, seed: int) -> Arguments:
 
 
 def _one_large(rng: np.random.Generator, array: np.ndarray, most: float) -> np.ndarray:
-    small = 0.01 * array
-    rows = small.reshape(-1, small.shape[-1]) if small.ndim else small.reshape(1, 1)
+    array *= 0.01
+    rows = array.reshape(-1, array.shape[-1]) if array.ndim else array.reshape(1, 1)
     rows[np.arange(len(rows)), rng.integers(0, rows.shape[1], len(rows))] = most
-    return small
+    return array
 
 
 def _infinities(rng: np.random.Generator, array: np.ndarray, most: float) -> np.ndarray:

@@ -118,13 +118,12 @@ def lstsq(
     right, vectors = right_side("lstsq", A, B)
     columns = columns_of(right, vectors)
     cutoff = _or_usual(rcond, work)
-    # LAPACK reports NaN and infinity as wrong arguments.
-    finite("lstsq", "A", work)
     finite("lstsq", "B", columns)
     found = None
     if not singular_values and inert(work, columns) and not kernels_wanted():
         found = _by_triangle(work, columns, cutoff)
     if found is None:
+        finite("lstsq", "A", work)  # LAPACK reports NaN and infinity as wrong arguments
         found = _by_singular_values(work, columns, cutoff)
     solution, left_over, rank, s = found
     if vectors:
@@ -141,7 +140,7 @@ def _by_triangle(a: Tensor, columns: Tensor, rcond: float) -> _Found | None:
     """Return the solution by QR for matrices that are proven to have full column rank, else None.
 
     The largest singular value is at most the norm of R, and the smallest is at least the inverse of
-    the norm of the inverse of R, in the Frobenius norm.
+    the norm of the inverse of R, in the Frobenius norm. For a matrix with NaN they are NaN.
     """
     m, n = a.shape[-2:]
     if not a.is_cpu or m < n or not (a.numel() and columns.numel()):

@@ -203,7 +203,7 @@ def run_system(
     if not space.some(peak > 0):
         return Run(torch.zeros_like(b), [0.0], 0, 0, "converged")
     usual = type(space) is Vectors and space.total is None and 1e-3 < peak < 1e3
-    unit = 1.0 if usual else _power_below(peak)
+    unit: Number = 1.0 if usual else _power_below(peak)
     factor = unit.to(b.real.dtype) if isinstance(unit, Tensor) else unit
     x = torch.zeros_like(b) if start is None else start / factor
     b = b if usual else b / factor

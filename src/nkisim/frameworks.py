@@ -35,8 +35,10 @@ def uninstall() -> None:
     _FINDER.followers.pop("torch", None)
     if "nkitorch.front_end" in sys.modules:
         sys.modules["nkitorch.front_end"].disable()
-    for name in [name for name, module in sys.modules.items() if _is_stand_in(module)]:
-        del sys.modules[name]
+    named = [name for name in sys.modules if name.startswith(EXTENSIONS)]
+    for name in named:
+        if _is_stand_in(sys.modules[name]):
+            del sys.modules[name]
 
 
 def after_import(name: str, follower: str) -> None:

@@ -38,7 +38,7 @@ from trnsci.coverage.survey import on_simulator  # noqa: E402
 
 PAGE = ROOT / "docs" / "precision-figures.md"
 RECORD = ROOT / "benchmarks" / "results" / "precision.json"
-GROWTH = {"trnblas": 64, "trnfft": 64, "trnsolver": 4, "trnsparse": 1, "trntensor": 32}
+GROWTH = {"trnblas": 32, "trnfft": 32, "trnsolver": 4, "trnsparse": 1, "trntensor": 16}
 """Libraries with levels, and how many times larger than an example its problem is."""
 LARGE = 32
 """Operands with more rows or columns are not enlarged."""
@@ -135,7 +135,8 @@ class Timed:
 def problem(values: Any, times: int) -> Any:
     """Return arguments with enlarged operands, multiplied by 4/3 if they are float64.
 
-    So they have digits that float32 has not. Matrices become multiples of themselves on a diagonal.
+    So they have digits that float32 has not. Matrices become blocks of multiples of themselves:
+    a Kronecker product with a positive definite matrix, whose condition number is below 4.
     """
     if isinstance(values, (tuple, list)):
         found = [problem(value, times) for value in values]
@@ -147,8 +148,9 @@ def problem(values: Any, times: int) -> Any:
     x = values * 4 / 3 if values.dtype in (torch.float64, torch.complex128) else values
     if not x.ndim or max(x.shape[-2:]) > LARGE:
         return x
-    diagonal = torch.diag(torch.linspace(1, 2, times, dtype=torch.float64)).to(x.dtype)
-    return x.repeat(times) if x.ndim == 1 else torch.kron(diagonal, x)
+    places = torch.arange(1.0, times + 1, dtype=torch.float64)
+    factors = 0.5 / times**0.5 * torch.cos(places.outer(places)) + torch.diag(1 + places / times)
+    return x.repeat(times) if x.ndim == 1 else torch.kron(factors.to(x.dtype), x.contiguous())
 
 
 def called(library: str, name: str, given: Any) -> list[Tensor]:

@@ -92,7 +92,8 @@ def tensors(result):
 def operands(library, name, change):
     """The example's arguments in float64, of which the first tensor is changed."""
     for dtype in (torch.float64, torch.complex128):
-        with suppress(TrnsciError):
+        with suppress(TrnsciError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             given = examples_of(library)[name].of(dtype)
             function_of(library, name)(*given.args, **given.options)
             break

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -42,18 +43,16 @@ GROWTH = {"trnblas": 32, "trnfft": 32, "trnsolver": 4, "trnsparse": 1, "trntenso
 """Libraries with levels, and how many times larger than an example its problem is."""
 LARGE = 32
 """Operands with more rows or columns are not enlarged."""
-DRAWN = ("eigh_randomized", "hutch_plus_plus", "nystrom", "rsvd")
-"""Approximations by random numbers, which are others in float64: their errors are no digits."""
+UNCOMPARED = ("eigh_randomized", "hutch_plus_plus", "nystrom", "rsvd", "lu_factor")
+UNCOMPARED += ("eigh_generalized", "tucker_decompose")
+"""Results of random numbers, scaled factors, and vectors of the multiple values of the problem."""
 WIDE = {"float": torch.float64, "compl": torch.complex128}
-BOUNDS = {
-    "doublefloat_gemm": "2^-45: norms of a row and a column",
-    "doublefloat_transform": "`trnfft.plan(...).doublefloat_bound`",
-    **dict.fromkeys(
-        ("cholesky", "cholesky_qr", "jacobi_eigh", "jacobi_svd", "lu"),
-        "[residuals](libraries/precision.md#solvers-at-doublefloat)",
-    ),
-}
-"""The bounds at doublefloat of functions that run these kernels; the last one counts."""
+TRANSFORMS = re.compile(r"i?(fft|rfft|hfft)[2n]?$|i(r|h)fft[2n]?$")
+SINGLE = (
+    "einsum gemv ger gerc hemv her her2 symv syr syr2 trmv gemm batched_gemm grouped_gemm gemmt "
+)
+SINGLE += "syrk herk syr2k her2k symm hemm trmm"
+FACTORS = {"cholesky", "cholesky_qr", "jacobi_eigh", "jacobi_svd", "lu"}
 HEAD = ("function", *LEVELS, "bound at doublefloat", "torch at doublefloat")
 INTRODUCTION = """\
 Each cell has the digits of the result, from the relative error in the 2-norm, and the predicted
@@ -63,8 +62,8 @@ that are so many times larger than the examples of the [coverage table](coverage
 ratio grows with the size of products, see [Predicted performance](performance.md).
 
 At doublefloat operands are float64, with digits that float32 does not have; at other levels they
-are float32, and taken as exact. *Partly*: torch computes a part. *Drawn*: the result depends on
-random numbers. Iterations stop at their tolerance."""
+are float32, and taken as exact. *Partly*: torch computes a part. *No digits*: the result
+is not unique, such as one of random numbers, or sparse. Iterations stop at their tolerance."""
 
 
 def main(arguments: list[str]) -> None:
@@ -103,7 +102,7 @@ def figure_of(library: str, name: str, level: str, timed: Timed) -> dict[str, An
                 exact = called(library, name, given.of(WIDE[dtype[:5]]))
             except Exception:  # operands that do not fit together, or have to be complex
                 continue
-            errors = [] if name in DRAWN else list(map(error_of, found, exact))
+            errors = [] if name in UNCOMPARED else list(map(error_of, found, exact))
             return {
                 "error": float(f"{max(errors):.1e}") if errors else None,
                 "us": round(timed.us, 1),
@@ -189,18 +188,29 @@ def page(figures: dict[str, Any]) -> str:
     parts = ["<!-- Written by tools/gen_precision.py from benchmarks/results/precision.json. -->"]
     parts += ["# Digits, bounds and cost of the levels", INTRODUCTION.format(sizes=sizes)]
     for library, found in sorted(figures.items()):
-        parts += [f"## {library}", table(HEAD, [row(*item) for item in found.items()])]
+        parts += [f"## {library}", table(HEAD, [row(library, *item) for item in found.items()])]
     return join(parts)
 
 
-def row(name: str, levels: dict[str, Any]) -> list[str]:
+def row(library: str, name: str, levels: dict[str, Any]) -> list[str]:
     """Return the row of an example."""
     base, (function, _, case) = levels.get("float32", {}), name.partition(", ")
     cells = [cell(levels[level], base) if level in levels else "" for level in LEVELS]
-    kernels = levels.get("doublefloat", {"kernels": ()})["kernels"]
-    bounds = ["", *(text for kernel, text in BOUNDS.items() if kernel in kernels)]
+    kernels = levels.get("doublefloat", {"kernels": []})["kernels"]
     of_torch = "float64, rounded once" if kernels else "float64"
-    return [f"`{function}`" + f", {case}" * bool(case), *cells, bounds[-1], of_torch]
+    label = f"`{function}`" + f", {case}" * bool(case)
+    return [label, *cells, bound(library, function, kernels), of_torch]
+
+
+def bound(library: str, function: str, kernels: list[str]) -> str:
+    """Return the bound of a function at doublefloat, and where it is reported or documented."""
+    if library in ("trnblas", "trntensor") and function in SINGLE.split() and kernels:
+        return "2^-45 of the norms of a row and a column, `trnblas.plan_gemm`"
+    if TRANSFORMS.match(function):
+        return "`trnfft.plan(...).doublefloat_bound`"
+    if FACTORS.intersection(kernels):
+        return "[2^-43 or 2^-42](libraries/precision.md#solvers-at-doublefloat) of residuals"
+    return ""
 
 
 def cell(figure: dict[str, Any], base: dict[str, Any]) -> str:
@@ -211,7 +221,7 @@ def cell(figure: dict[str, Any], base: dict[str, Any]) -> str:
     ):
         return ""
     error = figure["error"]
-    digits = "drawn" if error is None else f"{min(16.0, -math.log10(error or 1e-16)):.1f}"
+    digits = "no digits" if error is None else f"{min(16.0, -math.log10(error or 1e-16)):.1f}"
     over = f", {figure['us'] / base['us']:.1f}x" if base and figure is not base else ""
     return digits + over + ", partly" * figure["partly"]
 

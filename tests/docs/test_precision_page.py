@@ -56,15 +56,10 @@ def test_figures_of_every_function_are_current(library):
 
 
 @each_case("library", GROWTH)
-def test_levels_have_the_digits_that_they_promise(library):
-    """Thirteen at doublefloat where a function has all of it; iterations stop at a tolerance."""
+def test_doublefloat_has_its_digits(library):
+    """Thirteen, of which vectors lose one or two by the gaps of their values."""
     for name, levels in FIGURES[library].items():
-        error = levels.get("doublefloat", {}).get("error")
-        if error is not None and not name.startswith(TOLERANT):
-            assert error <= 1e-12, name
-
-
-TOLERANT = ("bicgstab", "cg", "fgmres", "gmres", "minres", "eigsh", "svds", "lobpcg", "expm_")
+        assert (levels.get("doublefloat", {}).get("error") or 0) <= 1e-11, name
 
 
 def test_a_time_is_that_of_the_launches_of_a_call():
@@ -87,7 +82,7 @@ def test_a_level_that_runs_what_float32_runs_has_no_cell():
     assert cell(dict(base), base) == ""
     other = {"error": 1e-14, "us": 25.0, "kernels": ["doublefloat_gemm"], "partly": True}
     assert cell(other, base) == "14.0, 2.5x, partly"
-    assert cell({**other, "error": None}, {}) == "drawn, partly"
+    assert cell({**other, "error": None}, {}) == "no digits, partly"
 
 
 def line(function, level, outcome, reasons=()):

@@ -70,7 +70,7 @@ ITERATIONS = ("bicgstab", "cg", "fgmres", "gmres", "minres")
 UNDETERMINED = {("svd", "graded rows"), ("polar", "graded rows")}
 """Vectors of singular values below the bound, 2^-42 of the largest: any orthonormal ones."""
 LOST_BY_TORCH = {("det", "subnormal"), ("slogdet", "subnormal")}
-"""LAPACK's pivots of subnormal numbers have infinite reciprocals; see the test of determinants."""
+"""They are 0 or NaN there; see the test of determinants."""
 EVERY = [
     (*function, change)
     for function in FUNCTIONS
@@ -92,7 +92,8 @@ def tensors(result):
 def operands(library, name, change):
     """The example's arguments in float64, of which the first tensor is changed."""
     for dtype in (torch.float64, torch.complex128):
-        with suppress(TrnsciError):
+        with suppress(TrnsciError), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             given = examples_of(library)[name].of(dtype)
             function_of(library, name)(*given.args, **given.options)
             break
@@ -112,11 +113,12 @@ def outcome(library, name, given):
         return type(error).__name__
 
 
-def agree(found, want):
+def agree(found, want, lost):
+    """Whether two tensors agree; entries that are not finite in float64 may be if they are lost."""
     if found.dtype is torch.bool or not (found.is_floating_point() or found.is_complex()):
         return torch.equal(found, want)
     usual = want.isfinite()
-    if not torch.equal(found.isfinite(), usual):
+    if not (torch.equal(found.isfinite(), usual) or (lost and found[usual].isfinite().all())):
         return False
     size = want[usual].abs().max() if usual.any() else torch.tensor(0.0)
     off = [(of(found) - of(want))[usual].abs() for of in (lambda x: x, torch.abs)]
@@ -150,7 +152,8 @@ def check(library, name, change):
         return
     assert len(found) == len(want)
     for got, exact in zip(found, want, strict=True):
-        assert agree(got, exact), f"{got}\n{exact}\n{reported}"
+        # Pivots of LAPACK that are subnormal have infinite reciprocals.
+        assert agree(got, exact, change == "subnormal"), f"{got}\n{exact}\n{reported}"
 
 
 @each_case("library, name, change", random.Random(70).sample(EVERY, 24))

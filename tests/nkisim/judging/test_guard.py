@@ -27,6 +27,7 @@ def refusal(tmp_path, monkeypatch):
         raise Refused(*found)
 
     monkeypatch.setattr(sys, "addaudithook", hooks.append)
+    monkeypatch.setattr(sys, "pycache_prefix", None)  # bytecode lies beside its file
     (tmp_path / "a").mkdir()
     Guard(tmp_path / "a", refuse).begin()
 

@@ -321,3 +321,31 @@ def test_gradients_of_solutions_and_factors_are_those_of_float64(dtype):
         assert got.dtype is dtype
         # a @ a.mH and a sum are rounded to float32 before they are factorized.
         assert (got - want).abs().max() <= 40 * 2.0**-24 * want.abs().max()
+
+
+@each_case("name", ("solve", "inv"))
+def test_solutions_beyond_the_range_of_their_dtype_are_infinite(name):
+    """Of a matrix that is not singular."""
+    a = 2.0**-140 * torch.tensor([[1.0, 0.5], [0.0, 2.0]])
+    operands = (a,) if name == "inv" else (a, torch.eye(2))
+    found = run(lambda: getattr(trnsolver, name)(*operands), "lu")
+    assert found[0].tolist() == [torch.inf, -torch.inf]
+    assert found[1].tolist() == [0, torch.inf]
+
+
+@each_case("name", ("solve", "inv"))
+@pytest.mark.filterwarnings("ignore::trnsci.core.errors.NkiFallbackWarning")
+def test_a_matrix_that_no_power_of_two_brings_near_1_is_said(name):
+    """Its inverse is beyond float64, and so are the scaled right-hand sides: a refusal, no loop."""
+    a = 2.0**-1040 * torch.tensor([[1.0, 0.5], [0.25, 2.0]], dtype=REAL)
+    operands = (a,) if name == "inv" else (a, torch.eye(2, dtype=REAL))
+    before = counts()
+    with trnsolver.backend("simulator"), trnblas.backend("simulator"), precision("doublefloat"):
+        with LIBRARY.requiring("1"), pytest.raises(KernelError, match="infinity"):
+            getattr(trnsolver, name)(*operands)
+        try:
+            found = getattr(trnsolver, name)(*operands)
+        except SingularMatrixError:
+            found = None
+    assert (counts() - before).fallbacks
+    assert found is None or not found.isfinite().any()

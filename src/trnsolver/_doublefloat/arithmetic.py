@@ -122,7 +122,8 @@ class Progress:
         """
         if residual <= accepted:
             return True
-        if self._before and not residual <= self._before / 2:
+        halved = not self._before or residual <= self._before / 2
+        if not halved or residual == float("inf"):
             raise KernelError(
                 f"{self._function}: refinement stopped at a residual of {residual:.3g}, above "
                 f"{accepted:.3g}"

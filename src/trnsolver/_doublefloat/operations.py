@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from trnsci.core.backend.derivatives import Gradients, Needed, Tangents
-from trnsci.core.numbers.values import only_finite
+from trnsci.core.numbers.values import concrete, only_finite
 from trnsolver._paths import batches
 from trnsolver._paths import derivatives as rules
 from trnsolver._paths.arguments import batch_of, batch_shape, singular
@@ -25,7 +25,7 @@ def refined_solution(function: str, a: Tensor, columns: Tensor) -> Tensor:
     batch = batch_shape(a, columns)
     flat = (batch_of(x.expand(*batch, *x.shape[-2:])) for x in (a, columns))
     found: Tensor = SYSTEM(*flat)
-    if not only_finite(found) and only_finite(a) and only_finite(columns):
+    if concrete(found) and bool(found.isnan().any()) and only_finite(a) and only_finite(columns):
         raise singular(function, "A", "a pivot is zero")
     return found.reshape((*batch, *columns.shape[-2:]))
 

@@ -44,7 +44,8 @@ _FEW = 4
 def solution(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
     """Return X with residuals of at most 2**-43 of rows of A, times columns of X, plus B.
 
-    Rows and columns are those of A scaled by powers of two. X is NaN if A is singular.
+    Rows and columns are those of A scaled by powers of two. X is NaN if A is singular, and infinite
+    where it is beyond the range of the dtype.
 
     Raises:
         KernelError: No method reaches such a residual, or an operand is not finite.
@@ -53,6 +54,7 @@ def solution(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
     work, sides = widest(a), widest(b)
     rows = exponents(work, -1)
     work, sides = times_power(work, -rows), times_power(sides, -rows)
+    only_finite("solve", sides)  # rows of subnormal numbers are multiplied by up to 2**1074
     columns, of_sides = exponents(work, -2), exponents(sides, -2)
     work, sides = times_power(work, -columns), times_power(sides, -of_sides)
     x, best = torch.zeros_like(sides), float("inf")
@@ -67,7 +69,7 @@ def solution(launch: Launcher, a: Tensor, b: Tensor) -> Tensor:
                 return times_power(new, of_sides - columns.mT).to(b.dtype)
             if reached < best:
                 x, best = new, reached
-            if not reached <= before / 2:
+            if not reached <= before / 2 or reached == float("inf"):
                 left = sides - product(launch, work, x)
                 break
             before = reached
